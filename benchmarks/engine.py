@@ -1,0 +1,184 @@
+"""Training speed: the engine against a plain eager PyTorch loop of the same model, in one run.
+
+On a GPU (ResNet-56 v1, 32×32, bfloat16, augmentation and label fetch in):
+
+    python benchmarks/engine.py --csv benchmarks/engine-gpu.csv
+
+On a CPU (ResNet-20 v1, float32):
+
+    python benchmarks/engine.py --device cpu --csv benchmarks/engine-cpu.csv
+
+Images are random: speed does not depend on what they show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from noisyteacher.data import ImageViews
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.machine import hardware, versions
+from noisyteacher.methods import Consistency, Method, SLaM, Vanilla
+from noisyteacher.models import ResNetCifar
+from noisyteacher.models.norm import NormAct
+from noisyteacher.train import Job, TrainConfig, TrainData, make_job, train
+
+CLASSES = 100
+
+
+def make_data(rows: int, seed: int = 0) -> tuple[TrainData, TeacherLabels, np.ndarray]:
+    """Random images with random teacher labels."""
+    rng = np.random.default_rng(seed)
+    images = torch.from_numpy(rng.integers(0, 256, (rows, 3, 32, 32), dtype=np.uint8))
+    logits = rng.normal(size=(rows, CLASSES)).astype(np.float32) * 2
+    labels = TeacherLabels.from_logits(np.arange(rows), logits)
+    views = ImageViews(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    return TrainData(images, views, CLASSES), labels, rng.integers(0, CLASSES, rows)
+
+
+def jobs_for(
+    methods: list[Method], depth: int, labels: TeacherLabels, y: np.ndarray
+) -> list[Job]:
+    rows = len(y)
+    parts = np.split(np.random.default_rng(0).permutation(rows), [rows // 10, rows // 10 + 500])
+    return [
+        make_job(
+            f"{i}_{type(method).__name__}",
+            ResNetCifar(depth=depth, classes=CLASSES, version=1),
+            method,
+            labels,
+            ids=np.arange(rows),
+            gold=parts[0],
+            val=parts[1],
+            pool=parts[2],
+            y=y,
+            classes=CLASSES,
+            seed=i,
+        )
+        for i, method in enumerate(methods)
+    ]
+
+
+def plain_loop(
+    data: TrainData, labels: TeacherLabels, depth: int, batch: int, steps: int, device: str
+) -> float:
+    """Images/s of the loop everyone writes first: eager, same augmentation, labels by index."""
+    NormAct.fused = False
+    model = ResNetCifar(depth=depth, classes=CLASSES, version=1).build().to(device)
+    model = model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    images = data.inputs.to(device)
+    targets = torch.from_numpy(labels.probs).to(device)
+    generator = torch.Generator(device)
+    bf16 = device == "cuda"
+    began = 0.0
+    for step in range(-10, steps):
+        if step == 0:
+            _wait(device)
+            began = time.perf_counter()
+        index = torch.randint(len(images), (batch,), device=device)
+        x = data.views.weak(images[index], generator)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=bf16):
+            logits = model(x)
+        loss = F.cross_entropy(logits.float(), targets[index])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    _wait(device)
+    NormAct.fused = True
+    return steps * batch / (time.perf_counter() - began)
+
+
+def engine(
+    jobs: list[Job], data: TrainData, batch: int, steps: int, epochs: int, device: str
+) -> dict[str, float]:
+    """Summed images/s over the students, seconds to the first step, and memory per student."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    config = TrainConfig(
+        epochs=epochs, batch_size=batch, steps_per_epoch=steps, eval_every=epochs
+    )
+    began = time.perf_counter()
+    done = train(jobs, data, config, device=device, cohort=len(jobs), quiet=True)
+    wall = time.perf_counter() - began
+    # On a GPU all students share the same seconds; on a CPU they follow one another.
+    seconds = [student.history.seconds for student in done]
+    busy = max(seconds) if device == "cuda" else sum(seconds)
+    result = {
+        "images_per_second": sum(student.history.examples for student in done) / busy,
+        "seconds_to_first_step": wall - busy,
+    }
+    if device == "cuda":
+        result["peak_mib_per_student"] = (
+            (torch.cuda.max_memory_allocated() - before) / len(jobs) / 2**20
+        )
+    return result
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def cases(device: str) -> list[tuple[str, int, int, list[Method]]]:
+    """(name, depth, batch, methods of the cohort); the plain loop is measured per (depth, batch)."""
+    if device == "cpu":
+        return [("one student", 20, 128, [Vanilla()]), ("one student, SLaM", 20, 128, [SLaM()])]
+    return [
+        ("one student", 56, 128, [Vanilla()]),
+        ("one student", 56, 256, [Vanilla()]),
+        ("one student, SLaM", 56, 256, [SLaM()]),
+        ("cohort of 8", 56, 256, [Vanilla()] * 4 + [SLaM()] * 4),
+        ("cohort of 8, two views", 56, 256, [Consistency(inner=SLaM())] * 8),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--steps", type=int, help="steps per epoch (default 100, 10 on a CPU)")
+    parser.add_argument("--only", help="run only the cases whose name holds this text")
+    args = parser.parse_args()
+    steps = args.steps or (10 if args.device == "cpu" else 100)
+    data, labels, y = make_data(5_000 if args.device == "cpu" else 50_000)
+    plain: dict[tuple[int, int], float] = {}
+    rows = []
+    for name, depth, batch, methods in cases(args.device):
+        if args.only and args.only not in name:
+            continue
+        if (depth, batch) not in plain:
+            plain[depth, batch] = plain_loop(data, labels, depth, batch, steps, args.device)
+        measured = engine(jobs_for(methods, depth, labels, y), data, batch, steps, 3, args.device)
+        row = {
+            "case": name,
+            "model": f"ResNet-{depth} v1",
+            "batch": batch,
+            "students": len(methods),
+            "plain_images_per_second": round(plain[depth, batch]),
+            "images_per_second": round(measured["images_per_second"]),
+            "ratio": round(measured["images_per_second"] / plain[depth, batch], 2),
+            "seconds_to_first_step": round(measured["seconds_to_first_step"], 1),
+            "peak_mib_per_student": round(measured.get("peak_mib_per_student", 0)),
+            "hardware": hardware(args.device),
+            "versions": " ".join(f"{k} {v}" for k, v in versions().items()),
+        }
+        rows.append(row)
+        print("  ".join(f"{k}={v}" for k, v in list(row.items())[:9]), flush=True)
+    if args.csv:
+        with args.csv.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

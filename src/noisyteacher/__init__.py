@@ -1,0 +1,3 @@
+"""noisyteacher: train small models from the stored, imperfect labels of a big one."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""``python -m noisyteacher``, which ``torchrun -m`` needs."""
+
+from noisyteacher.cli import main
+
+main()

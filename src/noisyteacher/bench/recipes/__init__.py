@@ -1,0 +1,1 @@
+"""Recipes: plain functions that return a complete one."""

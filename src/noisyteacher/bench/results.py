@@ -1,0 +1,85 @@
+"""Results rows: one JSON line per finished student, appended and flushed, merged by concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from noisyteacher.errors import InputError
+from noisyteacher.files import append_line
+from noisyteacher.machine import commit, versions
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished student. Accuracies in percent. Rows that agree up to ``epochs`` are one."""
+
+    recipe: str
+    dataset: str
+    distillation: str | None  # "soft", "hard", None without a teacher
+    labeled: int
+    method: str
+    gold_repeat: int
+    generation: int
+    trial: int
+    epochs: int
+    accuracy: dict[str, float | None]  # last, selected, best_test
+    macro_f1: float | None
+    teacher_accuracy: float | None
+    curve: list[dict[str, Any]]
+    seconds: float
+    images_per_second: float
+    seeds: dict[str, int]
+    hardware: str
+    versions: dict[str, str] = field(default_factory=versions)
+    commit: str | None = field(default_factory=commit)
+    finished_at: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two rows duplicates of each other."""
+        return tuple(getattr(self, f.name) for f in fields(self)[:_KEY_FIELDS])
+
+
+_KEY_FIELDS = [f.name for f in fields(Row)].index("epochs") + 1
+
+
+def append_row(path: str | Path, row: Row) -> None:
+    """Add a row; once this returns it is on disk."""
+    append_line(path, orjson.dumps(asdict(row)))
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """The rows of one file, duplicates dropped; empty where there is no file yet."""
+    path = Path(path)
+    if not path.exists():
+        return []
+    rows = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(Row(**orjson.loads(line)))
+        except (orjson.JSONDecodeError, TypeError) as error:
+            if number == len(lines):
+                # The writer was killed inside its last line; that student is trained again.
+                break
+            raise InputError(f"{path}, line {number}, is not a results row: {error}.") from error
+    return merge(rows)
+
+
+def merge(rows: Iterable[Row]) -> list[Row]:
+    """Drop duplicates; the first stands."""
+    seen: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        seen.setdefault(row.key, row)
+    return list(seen.values())
+

@@ -1,0 +1,46 @@
+"""The command line: one file per verb."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from noisyteacher import __version__
+from noisyteacher.cli.demo import demo
+from noisyteacher.errors import InputError
+
+app = typer.Typer(
+    name="noisyteacher",
+    help="Train small models from the stored, imperfect labels of a big one.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"noisyteacher {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
+    ),
+) -> None:
+    """Options of all verbs."""
+
+
+app.command()(demo)
+
+
+def main() -> None:
+    """Run a verb; bad input is one sentence on stderr and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,161 @@
+"""Decoded images on disk, once per state of their source, read back memory-mapped.
+
+A cache is a folder: ``images.json`` and, for each part, ``*_images.npy`` (n, H, W, 3) uint8,
+``*_y.npy`` and ``*_ids.npy``. It is written under a temporary name and renamed when whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import orjson
+
+from noisyteacher.data.dataset import Dataset
+from noisyteacher.data.decode import decoded
+from noisyteacher.data.progress import track
+from noisyteacher.data.source import Found, Part, ReadOptions, Source
+from noisyteacher.data.statistics import ChannelHistogram
+from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
+
+if sys.platform != "win32":
+    import fcntl
+
+_FORMAT = 1  # raise it when decoding changes, so that old caches are not used
+_HEADER = "images.json"
+
+
+def cache_folder(cache: str | Path | None) -> Path:
+    """The argument, else ``NOISYTEACHER_CACHE``, else ``~/.cache/noisyteacher``."""
+    chosen = cache or os.environ.get("NOISYTEACHER_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "noisyteacher"
+
+
+def fingerprint(found: Found, root: Path, options: ReadOptions) -> str:
+    """A hash of the layout, the options and every file's name, size and time of change."""
+    digest = hashlib.sha256(repr((_FORMAT, found.layout, astuple(options))).encode())
+    for file in found.files:
+        try:
+            stat = file.stat()
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror}.") from error
+        name = file.relative_to(root) if file.is_relative_to(root) else file
+        digest.update(repr((str(name), stat.st_size, stat.st_mtime_ns)).encode())
+    return digest.hexdigest()
+
+
+def open_cache(folder: Path) -> Dataset | None:
+    """The cached dataset, its images memory-mapped; None where there is no cache yet."""
+    if not (folder / _HEADER).exists():
+        return None
+    try:
+        header = orjson.loads((folder / _HEADER).read_bytes())
+        arrays = {
+            # Copy-on-write: torch wants writable memory, and the files stay as they are.
+            stem: np.load(folder / f"{stem}.npy", mmap_mode="c", allow_pickle=False)
+            for stem in ("train_images", "test_images")
+        } | {
+            stem: np.load(folder / f"{stem}.npy", allow_pickle=False)
+            for stem in ("train_ids", "train_y", "test_ids", "test_y")
+        }
+        return Dataset(
+            name=header["name"],
+            kind="image",
+            ids=arrays["train_ids"],
+            inputs=arrays["train_images"],
+            y=arrays["train_y"],
+            test_ids=arrays["test_ids"],
+            test_inputs=arrays["test_images"],
+            test_y=arrays["test_y"],
+            classes=tuple(header["classes"]),
+            mean=tuple(header["mean"]),
+            std=tuple(header["std"]),
+        )
+    except (OSError, EOFError, ValueError, KeyError) as error:
+        raise InputError(
+            f"The image cache {folder} is damaged ({error}); delete that folder and run again."
+        ) from error
+
+
+def write_cache(folder: Path, name: str, source: Source, side: int | None) -> None:
+    """Decode both parts into ``folder``; it appears whole or not at all."""
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
+    temporary.mkdir(parents=True)
+    side = side or source.image_size
+    try:
+        histogram = ChannelHistogram()
+        size = _write_part(temporary, "train", source.train, side and (side, side), histogram)
+        _write_part(temporary, "test", source.test, size, None)
+        mean, std = histogram.mean_and_std()
+        header = {"name": name, "classes": source.classes, "mean": mean, "std": std}
+        write_atomic(temporary / _HEADER, orjson.dumps(header, option=orjson.OPT_INDENT_2))
+        temporary.replace(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _write_part(
+    folder: Path,
+    stem: str,
+    part: Part,
+    size: tuple[int, int] | None,
+    histogram: ChannelHistogram | None,
+) -> tuple[int, int]:
+    """Write one part's images, labels and ids; gives the images' height and width."""
+    assert not isinstance(part.inputs, list)
+    images = decoded(part.inputs, size)
+    shape = (images.count, images.height, images.width, 3)
+    _check_space(folder, shape)
+    with (folder / f"{stem}_images.npy").open("wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        written = 0
+        for block in track(images.blocks, images.count, f"Decoding {stem} images"):
+            file.write(np.ascontiguousarray(block))
+            written += len(block)
+            if histogram is not None:
+                histogram.add(block)
+        _sync(file)
+    if written != images.count:
+        raise InputError(f"{images.count} {stem} images were announced and {written} found.")
+    for name, array in (("ids", part.ids), ("y", part.y)):
+        with (folder / f"{stem}_{name}.npy").open("wb") as file:
+            np.save(file, array, allow_pickle=False)
+            _sync(file)
+    return images.height, images.width
+
+
+def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
+    needed, free = math.prod(shape), shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"Decoding needs {needed / 1e9:.1f} GB in {folder.parent} and {free / 1e9:.1f} GB are "
+            "free; give another cache folder or a smaller image_size."
+        )
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time make this cache; the others wait, then find it made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f".{folder.name}.lock").open("wb") as file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

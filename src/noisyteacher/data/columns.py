@@ -1,0 +1,144 @@
+"""Arrow tables, from Parquet or CSV, to ids, labels and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from noisyteacher.data.classes import class_numbers
+from noisyteacher.data.source import Part, ReadOptions, Source, no_rows, row_ids
+from noisyteacher.errors import InputError, first_few
+
+IMAGE_COLUMNS = ("img", "image")
+TEXT_COLUMNS = ("text",)
+LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
+ID_COLUMNS = ("id",)
+
+
+def first_present(candidates: Sequence[str], columns: Sequence[str]) -> str | None:
+    """The first candidate that is a column."""
+    return next((name for name in candidates if name in columns), None)
+
+
+def label_column(columns: Sequence[str], options: ReadOptions, where: str) -> str | None:
+    """The label's column, None where the user says there is none."""
+    if options.label is None:
+        return None
+    candidates = LABEL_COLUMNS if options.label == "auto" else (options.label,)
+    found = first_present(candidates, columns)
+    if found is None:
+        raise InputError(
+            f"{where} has no label column: looked for {first_few(candidates, 10)} among the columns "
+            f"{first_few(columns, 10)}."
+        )
+    return found
+
+
+def id_column(columns: Sequence[str], options: ReadOptions, where: str) -> str | None:
+    """The id's column; by default "id" where there is one."""
+    if options.id_column is None:
+        return None
+    if options.id_column == "auto":
+        return first_present(ID_COLUMNS, columns)
+    if options.id_column not in columns:
+        raise InputError(
+            f"{where} has no id column {options.id_column!r} among {first_few(columns, 10)}."
+        )
+    return options.id_column
+
+
+def ids_from(table: pa.Table, column: str | None, part: str) -> np.ndarray:
+    """(n,) ids: the column's integers or strings, or row numbers where there is no column."""
+    if column is None:
+        return row_ids(part, table.num_rows)
+    values = table[column]
+    if values.null_count:
+        raise InputError(f"The id column {column!r} has {values.null_count} empty values.")
+    if pa.types.is_integer(values.type):
+        return np.asarray(values.cast(pa.int64()).to_numpy(), np.int64)
+    return np.array(values.cast(pa.string()).to_pylist(), np.str_)
+
+
+def labels_from(
+    train: pa.Table, test: pa.Table | None, column: str | None, names: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Class numbers of both parts and the classes' names; all unknown where there is no column."""
+    if column is None:
+        test_rows = 0 if test is None else test.num_rows
+        return np.full(train.num_rows, -1), np.full(test_rows, -1), names
+    has_test = test is not None and column in test.column_names
+    test_y = test[column] if test is not None and has_test else None
+    y, numbers, classes = class_numbers(train[column], test_y, names)
+    if test is not None and not has_test:
+        numbers = np.full(test.num_rows, -1)
+    return y, numbers, classes
+
+
+def source_from_tables(
+    train: pa.Table,
+    test: pa.Table | None,
+    options: ReadOptions,
+    where: str,
+    names: tuple[str, ...] = (),
+) -> Source:
+    """A text dataset where there is a text column, else a table of numbers."""
+    columns = train.column_names
+    label, key = label_column(columns, options, where), id_column(columns, options, where)
+    y, test_y, classes = labels_from(train, test, label, names)
+    text = first_present(TEXT_COLUMNS, columns)
+    features = [name for name in columns if name not in (label, key)]
+
+    def inputs_of(table: pa.Table) -> np.ndarray | list[str]:
+        return texts_from(table, text) if text else features_from(table, features, where)
+
+    train_part = Part(ids_from(train, key, "train"), y, inputs_of(train))
+    if test is None:
+        test_part = no_rows(train_part.inputs)
+    else:
+        _check_columns(test, [text] if text else features, where)
+        test_part = Part(ids_from(test, key, "test"), test_y, inputs_of(test))
+    return Source("text" if text else "table", classes, train_part, test_part)
+
+
+def texts_from(table: pa.Table, column: str) -> list[str]:
+    """The column as a list of strings."""
+    values = table[column]
+    if values.null_count:
+        raise InputError(f"The column {column!r} has {values.null_count} empty texts.")
+    return list(values.cast(pa.string()).to_pylist())
+
+
+def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.ndarray:
+    """(n, d) float32: numeric columns side by side, list columns (embeddings) spread out."""
+    if not columns:
+        raise InputError(f"{where} has no feature columns beside its label and id.")
+    parts = [_feature(table[name], name, where) for name in columns]
+    features = np.concatenate(parts, axis=1)
+    if not np.isfinite(features).all():
+        rows = np.flatnonzero(~np.isfinite(features).all(1))
+        raise InputError(f"{where} has infinite or NaN features in rows {first_few(rows.tolist())}.")
+    return features
+
+
+def _feature(values: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
+    kind = values.type
+    if values.null_count:
+        raise InputError(f"{where}: the feature {name!r} has {values.null_count} missing values.")
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.asarray(values.cast(pa.float32(), safe=False).to_numpy())[:, None]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        lengths = pc.unique(pc.list_value_length(values)).to_pylist()
+        if len(lengths) > 1:
+            raise InputError(f"{where}: the lists in {name!r} differ in length.")
+        flat = pc.list_flatten(values).cast(pa.float32(), safe=False)
+        return np.asarray(flat.to_numpy()).reshape(len(values), lengths[0] if lengths else 0)
+    raise InputError(f"{where}: the feature {name!r} is of type {kind}, not a number.")
+
+
+def _check_columns(test: pa.Table, wanted: Sequence[str], where: str) -> None:
+    missing = [name for name in wanted if name not in test.column_names]
+    if missing:
+        raise InputError(f"{where}: the test part lacks the columns {first_few(missing)}.")

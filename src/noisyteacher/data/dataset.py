@@ -1,0 +1,78 @@
+"""One dataset in memory: its training part, its test part and the names of its classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from noisyteacher.errors import InputError, MissingIdsError, first_few
+
+Kind = Literal["image", "text", "table"]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A training part and a test part, which no split and no fit ever touches.
+
+    ``inputs`` are images (n, H, W, 3) uint8, usually memory-mapped; tables (n, d) float32; or n
+    strings. ``mean`` and ``std`` are those of the training part in the units the views normalise:
+    per channel in 0..1 for images, per feature for tables, empty for text.
+    """
+
+    name: str
+    kind: Kind
+    ids: np.ndarray  # (n,) strings or integers, unique
+    inputs: np.ndarray | list[str]
+    y: np.ndarray  # (n,) int64, -1 where unknown
+    test_ids: np.ndarray  # (t,), t may be 0
+    test_inputs: np.ndarray | list[str]
+    test_y: np.ndarray  # (t,) int64
+    classes: tuple[str, ...]
+    mean: tuple[float, ...] = field(default=(), repr=False)
+    std: tuple[float, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("image", "text", "table"):
+            raise InputError(f'kind is "image", "text" or "table", not {self.kind!r}.')
+        self._check_part("training", self.ids, self.inputs, self.y)
+        self._check_part("test", self.test_ids, self.test_inputs, self.test_y)
+
+    def _check_part(
+        self, part: str, ids: np.ndarray, inputs: np.ndarray | list[str], y: np.ndarray
+    ) -> None:
+        if not len(ids) == len(inputs) == len(y):
+            raise InputError(
+                f"{self.name}: the {part} part has {len(ids)} ids, {len(inputs)} inputs and "
+                f"{len(y)} labels; these must agree."
+            )
+        values, counts = np.unique(ids, return_counts=True)
+        if len(values) != len(ids):
+            raise InputError(
+                f"{self.name}: ids of the {part} part must be unique; "
+                f"repeated: {first_few(values[counts > 1].tolist())}."
+            )
+        if len(y) and (y.min() < -1 or y.max() >= len(self.classes)):
+            wrong = np.unique(y[(y < -1) | (y >= len(self.classes))])
+            raise InputError(
+                f"{self.name}: labels of the {part} part must lie in -1 (unknown) to "
+                f"{len(self.classes) - 1}, not {first_few(wrong.tolist())}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """(m,) ids -> (m,) int64 positions in the training part; unknown ids are named."""
+        return positions_of(self.ids, ids, f"the training part of {self.name}")
+
+
+def positions_of(known: np.ndarray, wanted: np.ndarray, where: str) -> np.ndarray:
+    """(m,) int64: where each wanted id stands among the known ones."""
+    place = {key: i for i, key in enumerate(np.asarray(known).tolist())}
+    listed = np.asarray(wanted).tolist()
+    missing = [key for key in listed if key not in place]
+    if missing:
+        raise MissingIdsError(f"{len(missing)} ids are not in {where}: {first_few(missing)}.")
+    return np.fromiter((place[key] for key in listed), np.int64, len(listed))

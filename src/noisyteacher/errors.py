@@ -1,0 +1,29 @@
+"""The errors and warnings a user can meet; every folder may import this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something the caller gave is wrong; the message is one sentence that says what and how."""
+
+
+class MissingIdsError(InputError, KeyError):
+    """Ids were asked for that are not there."""
+
+    def __str__(self) -> str:
+        # KeyError would print the repr of the message.
+        return str(self.args[0]) if self.args else ""
+
+
+class NoisyTeacherWarning(UserWarning):
+    """The result stands, but the user should know something about it."""
+
+
+def first_few(items: Iterable[object], limit: int = 5) -> str:
+    """Name the first few items for an error message: ``"'a', 'b', 'c' and 7 more"``."""
+    listed = list(items)
+    shown = ", ".join(repr(item) for item in listed[:limit])
+    more = len(listed) - limit
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,5 @@
+"""What the teacher said: soft labels keyed by example id, and their store on disk."""
+
+from noisyteacher.labels.teacher_labels import TeacherLabels
+
+__all__ = ["TeacherLabels"]

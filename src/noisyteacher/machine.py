@@ -1,0 +1,65 @@
+"""Where a figure was measured: the hardware, the versions and the commit beside every number."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+_PACKAGES = ("noisyteacher", "torch", "numpy", "scipy", "scikit-learn", "pyarrow")
+
+
+@cache
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def hardware(device: torch.device | str = "cpu") -> str:
+    """One line: the GPU's name where the work ran on one, else the processor and its cores."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{processor()}, {os.cpu_count()} cores"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Python's version and those of the packages that shape the numbers."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            # Run from a source tree that was never installed.
+            continue
+    return found
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the source tree this package runs from, "+" where files were changed."""
+    folder = Path(__file__).parent
+    try:
+        revision = _git("rev-parse", "--short=12", "HEAD", folder=folder)
+        changed = _git("status", "--porcelain", "--untracked-files=no", folder=folder)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return revision + ("+" if changed else "")
+
+
+def _git(*arguments: str, folder: Path) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True, timeout=10
+    )
+    return done.stdout.strip()

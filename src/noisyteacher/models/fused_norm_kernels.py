@@ -1,0 +1,322 @@
+"""The Triton kernels behind ``fused_norm``; importing this file needs Triton.
+
+A channels_last activation is seen as a row-major (rows, C) matrix. Each pass of batch norm is two
+kernels. The first cuts the rows among ``PARTS`` programs, and each writes its sums per channel to
+its own row of a (2, PARTS, C) scratch. In the second, every program adds up those few rows itself
+and then maps its share of the tensor, which saves a third launch and needs no atomics: results do
+not depend on the order in which programs run. Every loop asks for its next tile before it works on
+the one it has, so that memory is never idle.
+"""
+
+# triton.jit has no types, and the kernels' parameters are Triton's values, not Python's.
+# mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, no-any-return"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _columns(BLOCK_C: tl.constexpr):
+    """The channels of this program, (BLOCK_C,)."""
+    return tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+
+
+@triton.jit
+def _inside(tile, rows, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Which entries of a tile lie in the matrix, (BLOCK_R, BLOCK_C)."""
+    row = tile * BLOCK_R + tl.arange(0, BLOCK_R)
+    return (row < rows)[:, None] & (_columns(BLOCK_C) < C)[None, :]
+
+
+@triton.jit
+def _tile_pointers(matrix_ptr, tile, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Pointers to a tile, (BLOCK_R, BLOCK_C)."""
+    # Only the start of the tile can pass 2**31 elements.
+    start = tl.cast(tile, tl.int64) * (BLOCK_R * C)
+    within = tl.arange(0, BLOCK_R)[:, None] * C + _columns(BLOCK_C)[None, :]
+    return matrix_ptr + start + within
+
+
+@triton.jit
+def _load(matrix_ptr, tile, rows, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    """A tile in its own dtype, zero outside the matrix, (BLOCK_R, BLOCK_C)."""
+    pointers = _tile_pointers(matrix_ptr, tile, C, BLOCK_R, BLOCK_C)
+    return tl.load(pointers, mask=_inside(tile, rows, C, BLOCK_R, BLOCK_C), other=0.0)
+
+
+@triton.jit
+def _store(
+    matrix_ptr, tile, value, rows, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr
+):
+    pointers = _tile_pointers(matrix_ptr, tile, C, BLOCK_R, BLOCK_C)
+    inside = _inside(tile, rows, C, BLOCK_R, BLOCK_C)
+    tl.store(pointers, value.to(matrix_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _load_channels(vector_ptr, C: tl.constexpr, BLOCK_C: tl.constexpr):
+    """One float32 value per channel of this program, (BLOCK_C,)."""
+    columns = _columns(BLOCK_C)
+    return tl.load(vector_ptr + columns, mask=columns < C, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _store_channels(vector_ptr, value, C: tl.constexpr, BLOCK_C: tl.constexpr):
+    columns = _columns(BLOCK_C)
+    tl.store(vector_ptr + columns, value, mask=columns < C)
+
+
+@triton.jit
+def _store_part(partial_ptr, first, second, C: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Write this program's two sums per channel to its row of the (2, PARTS, C) scratch."""
+    part = tl.program_id(0)
+    parts = tl.num_programs(0)
+    _store_channels(partial_ptr + part * C, tl.sum(first, axis=0), C, BLOCK_C)
+    _store_channels(partial_ptr + (parts + part) * C, tl.sum(second, axis=0), C, BLOCK_C)
+
+
+@triton.jit
+def _add_parts(
+    partial_ptr,
+    C: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_AT_ONCE: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """Add up one half of the scratch, (PARTS, C) -> (BLOCK_C,)."""
+    columns = _columns(BLOCK_C)
+    part = tl.arange(0, PARTS_AT_ONCE)[:, None]
+    total = tl.zeros((PARTS_AT_ONCE, BLOCK_C), tl.float32)
+    for start in tl.static_range(0, PARTS, PARTS_AT_ONCE):
+        pointers = partial_ptr + (start + part) * C + columns[None, :]
+        total += tl.load(pointers, mask=(columns < C)[None, :], other=0.0)
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
+def _affine(weight_ptr, bias_ptr, mean, inverse_std, C: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Scale and shift, (1, BLOCK_C) each, with x * scale + shift = weight * x^ + bias.
+
+    Folding the mean into the shift moves x by no more than the rounding of x itself.
+    """
+    scale = _load_channels(weight_ptr, C, BLOCK_C) * inverse_std
+    shift = _load_channels(bias_ptr, C, BLOCK_C) - mean * scale
+    return scale[None, :], shift[None, :]
+
+
+@triton.jit
+def _activate(z, ACTIVATION: tl.constexpr):
+    # Comparisons that fail for NaN keep it, so that a broken student is seen to be broken.
+    if ACTIVATION != "none":
+        z = tl.where(z < 0.0, 0.0, z)
+    if ACTIVATION == "relu6":
+        z = tl.where(z > 6.0, 6.0, z)
+    return z
+
+
+@triton.jit
+def _through_activation(grad, z, ACTIVATION: tl.constexpr):
+    """The gradient before the activation; ``z`` is its input or, as good, its output."""
+    if ACTIVATION != "none":
+        grad = tl.where(z <= 0.0, 0.0, grad)
+    if ACTIVATION == "relu6":
+        grad = tl.where(z >= 6.0, 0.0, grad)
+    return grad
+
+
+@triton.jit
+def forward_sums(
+    x_ptr, partial_ptr, rows, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr
+):
+    """Sums of x - pivot and of its square, per channel and part; the pivot is the first row.
+
+    The variance comes from E[(x-p)²] - (mean-p)². A row of the data is never further than
+    sqrt(rows) standard deviations from the mean, so this loses at most a factor of rows in
+    precision for the worst outlier, and next to nothing otherwise, whatever the mean is.
+    """
+    first = tl.program_id(0)
+    step = tl.num_programs(0)
+    x = _load(x_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+    pivot = _load_channels(x_ptr, C, BLOCK_C)[None, :]
+    total = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
+    squares = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
+    for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
+        shifted = x.to(tl.float32) - pivot
+        shifted = tl.where(_inside(tile, rows, C, BLOCK_R, BLOCK_C), shifted, 0.0)
+        x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        total += shifted
+        squares += shifted * shifted
+    _store_part(partial_ptr, total, squares, C, BLOCK_C)
+
+
+@triton.jit
+def _update_running(
+    running_mean_ptr,
+    running_var_ptr,
+    batches_ptr,
+    mean,
+    unbiased,
+    momentum,
+    C: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    old_mean = _load_channels(running_mean_ptr, C, BLOCK_C)
+    old_var = _load_channels(running_var_ptr, C, BLOCK_C)
+    _store_channels(running_mean_ptr, (1.0 - momentum) * old_mean + momentum * mean, C, BLOCK_C)
+    _store_channels(running_var_ptr, (1.0 - momentum) * old_var + momentum * unbiased, C, BLOCK_C)
+    if batches_ptr is not None:  # noqa: SIM102
+        if tl.program_id(1) == 0:
+            tl.store(batches_ptr, tl.load(batches_ptr) + 1)
+
+
+@triton.jit
+def forward_apply(
+    x_ptr,
+    residual_ptr,
+    y_ptr,
+    weight_ptr,
+    bias_ptr,
+    running_mean_ptr,
+    running_var_ptr,
+    batches_ptr,
+    partial_ptr,
+    stats_ptr,
+    rows,
+    momentum,
+    eps,
+    C: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_AT_ONCE: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """y = act(weight * (x - mean) / std + bias + residual); also running stats and (2, C) stats."""
+    first = tl.program_id(0)
+    step = tl.num_programs(0)
+    x = _load(x_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+    if residual_ptr is not None:
+        residual = _load(residual_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+
+    shifted_mean = _add_parts(partial_ptr, C, PARTS, PARTS_AT_ONCE, BLOCK_C) / rows
+    squares = _add_parts(partial_ptr + PARTS * C, C, PARTS, PARTS_AT_ONCE, BLOCK_C) / rows
+    mean = _load_channels(x_ptr, C, BLOCK_C) + shifted_mean
+    variance = squares - shifted_mean * shifted_mean
+    # Rounding may leave a constant channel just below zero; NaN stays NaN.
+    variance = tl.where(variance < 0.0, 0.0, variance)
+    inverse_std = 1.0 / tl.sqrt(variance + eps)
+    if first == 0:
+        _store_channels(stats_ptr, mean, C, BLOCK_C)
+        _store_channels(stats_ptr + C, inverse_std, C, BLOCK_C)
+        unbiased = variance * (rows / (rows - 1.0))
+        _update_running(
+            running_mean_ptr, running_var_ptr, batches_ptr, mean, unbiased, momentum, C, BLOCK_C
+        )
+
+    scale, shift = _affine(weight_ptr, bias_ptr, mean, inverse_std, C, BLOCK_C)
+    for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
+        z = x.to(tl.float32) * scale + shift
+        x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        if residual_ptr is not None:
+            z += residual.to(tl.float32)
+            residual = _load(residual_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        _store(y_ptr, tile, _activate(z, ACTIVATION), rows, C, BLOCK_R, BLOCK_C)
+
+
+@triton.jit
+def backward_sums(
+    grad_ptr,
+    x_ptr,
+    y_ptr,
+    dz_ptr,
+    weight_ptr,
+    bias_ptr,
+    stats_ptr,
+    partial_ptr,
+    rows,
+    C: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """Sums of dz and of dz * (x - mean), per channel and part; dz is grad before the activation.
+
+    Where a residual was added (``y_ptr`` given) dz is read off y, and written, since it is the
+    residual's gradient; otherwise x says where the activation was open, and y is not read.
+    """
+    first = tl.program_id(0)
+    step = tl.num_programs(0)
+    grad = _load(grad_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+    x = _load(x_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+    if y_ptr is not None:
+        y = _load(y_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+
+    mean = _load_channels(stats_ptr, C, BLOCK_C)
+    inverse_std = _load_channels(stats_ptr + C, C, BLOCK_C)
+    scale, shift = _affine(weight_ptr, bias_ptr, mean, inverse_std, C, BLOCK_C)
+    total = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
+    products = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
+    for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
+        wide_x = x.to(tl.float32)
+        if y_ptr is not None:
+            dz = _through_activation(grad.to(tl.float32), y.to(tl.float32), ACTIVATION)
+            _store(dz_ptr, tile, dz, rows, C, BLOCK_R, BLOCK_C)
+            y = _load(y_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        else:
+            dz = _through_activation(grad.to(tl.float32), wide_x * scale + shift, ACTIVATION)
+        grad = _load(grad_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        # Outside the matrix dz is zero, so what x is there does not matter.
+        total += dz
+        products += dz * (wide_x - mean[None, :])
+    _store_part(partial_ptr, total, products, C, BLOCK_C)
+
+
+@triton.jit
+def backward_apply(
+    grad_ptr,
+    x_ptr,
+    dx_ptr,
+    weight_ptr,
+    bias_ptr,
+    stats_ptr,
+    partial_ptr,
+    param_grads_ptr,
+    rows,
+    C: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_AT_ONCE: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """dx = scale * (dz - mean(dz) - x^ * mean(dz * x^)), and (2, C) gradients of weight and bias.
+
+    With ``ACTIVATION`` "none", ``grad_ptr`` already is dz.
+    """
+    first = tl.program_id(0)
+    step = tl.num_programs(0)
+    grad = _load(grad_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+    x = _load(x_ptr, first, rows, C, BLOCK_R, BLOCK_C)
+
+    dz_sum = _add_parts(partial_ptr, C, PARTS, PARTS_AT_ONCE, BLOCK_C)
+    product_sum = _add_parts(partial_ptr + PARTS * C, C, PARTS, PARTS_AT_ONCE, BLOCK_C)
+    mean = _load_channels(stats_ptr, C, BLOCK_C)
+    inverse_std = _load_channels(stats_ptr + C, C, BLOCK_C)
+    weight_grad = product_sum * inverse_std
+    if first == 0:
+        _store_channels(param_grads_ptr, weight_grad, C, BLOCK_C)
+        _store_channels(param_grads_ptr + C, dz_sum, C, BLOCK_C)
+
+    scale, shift = _affine(weight_ptr, bias_ptr, mean, inverse_std, C, BLOCK_C)
+    slope = -scale * (weight_grad * inverse_std / rows)[None, :]
+    offset = -scale * (dz_sum / rows)[None, :] - slope * mean[None, :]
+    for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
+        wide_x = x.to(tl.float32)
+        dz = _through_activation(grad.to(tl.float32), wide_x * scale + shift, ACTIVATION)
+        grad = _load(grad_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
+        dx = scale * dz + (slope * wide_x + offset)
+        _store(dx_ptr, tile, dx, rows, C, BLOCK_R, BLOCK_C)

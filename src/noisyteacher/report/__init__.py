@@ -1,0 +1,5 @@
+"""The HTML page of a run."""
+
+from noisyteacher.report.page import write_page
+
+__all__ = ["write_page"]

@@ -1,0 +1,73 @@
+"""Checkpoints: one safetensors file per student, replaced atomically, with its story in the header.
+
+Nothing is ever unpickled. All randomness is seeded by epoch, so weights, optimiser state and the
+number of epochs done are the whole state of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import orjson
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One point of a student's curve. Accuracies in percent, None where not evaluated."""
+
+    epoch: int  # 1-based: epochs done
+    loss: float
+    selection: float | None = None
+    test: float | None = None
+
+
+@dataclass
+class History:
+    """How far a student is, and how it got there."""
+
+    fingerprint: str
+    curve: list[EpochRecord] = field(default_factory=list)
+    seconds: float = 0.0
+    examples: int = 0  # rows stepped through in these seconds
+    macro_f1: float | None = None
+    failed: str | None = None  # why it was stopped
+
+    @property
+    def epochs_done(self) -> int:
+        return self.curve[-1].epoch if self.curve else 0
+
+
+def save_checkpoint(path: Path, state: dict[str, Tensor], history: History) -> None:
+    """Write state and history as one file."""
+    tensors = {name: value.cpu().contiguous() for name, value in state.items()}
+    story = orjson.dumps(asdict(history)).decode()
+    write_atomic(path, save(tensors, metadata={"history": story}))
+
+
+def load_checkpoint(path: Path, fingerprint: str) -> tuple[dict[str, Tensor], History] | None:
+    """State and history, or None where there is no checkpoint yet."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            story = orjson.loads(file.metadata()["history"])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError, orjson.JSONDecodeError) as error:
+        raise InputError(
+            f"{path} is not a whole checkpoint ({error}); delete it to start anew."
+        ) from error
+    story["curve"] = [EpochRecord(**record) for record in story["curve"]]
+    history = History(**story)
+    if history.fingerprint != fingerprint:
+        raise InputError(
+            f"{path} belongs to another run (other data, method, model or settings); "
+            "choose another folder, or delete it."
+        )
+    return state, history

@@ -1,0 +1,81 @@
+"""One student over several processes, started by ``torchrun``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from noisyteacher.errors import InputError
+from noisyteacher.methods.base import Batch
+from noisyteacher.train.job import Inputs
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train one student together."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and prints."""
+        return self.rank == 0
+
+    def check_batch(self, batch_size: int) -> None:
+        if batch_size % self.count:
+            raise InputError(
+                f"A batch of {batch_size} cannot be shared evenly by {self.count} processes."
+            )
+
+    def share_of(self, rows: Inputs) -> Inputs:
+        """This process's slice of a batch."""
+        if isinstance(rows, tuple):
+            return tuple(part.chunk(self.count)[self.rank] for part in rows)
+        return rows.chunk(self.count)[self.rank]
+
+    def share_of_batch(self, batch: Batch) -> Batch:
+        def mine(column: Tensor) -> Tensor:
+            return column.chunk(self.count)[self.rank]
+
+        values = {name: mine(value) for name, value in batch.values.items()}
+        return Batch(mine(batch.y), mine(batch.weight), values, batch.constants)
+
+    def average_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Replace every gradient by its mean over the processes."""
+        if self.count == 1:
+            return
+        # A parameter without gradient here may have one elsewhere; all must take part.
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        dist.all_reduce(flat)
+        flat /= self.count
+        for parameter, part in zip(parameters, flat.split([g.numel() for g in gradients])):
+            parameter.grad = part.view_as(parameter)
+
+    def barrier(self) -> None:
+        if self.count > 1:
+            dist.barrier()
+
+
+@contextmanager
+def processes_from_environment(device: torch.device) -> Iterator[Processes]:
+    """Join the processes that torchrun started, or stand alone where it did not."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield Processes()
+        return
+    started_here = not dist.is_initialized()
+    if started_here:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size())
+    finally:
+        if started_here:
+            dist.destroy_process_group()

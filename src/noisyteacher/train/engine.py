@@ -1,0 +1,303 @@
+"""Train students: one, or a cohort of many side by side on one GPU.
+
+On a GPU every student of a cohort has its own captured graph and stream, and the host only
+replays them in turn. On a CPU the students of a run follow one another; the code is the same.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.metrics import f1_score
+from torch import Tensor
+
+from noisyteacher.errors import InputError, first_few
+from noisyteacher.train.checkpoint import (
+    EpochRecord,
+    History,
+    load_checkpoint,
+    save_checkpoint,
+)
+from noisyteacher.train.config import TrainConfig
+from noisyteacher.train.distributed import Processes, processes_from_environment
+from noisyteacher.train.job import Job, TrainData
+from noisyteacher.train.progress import TrainProgress
+from noisyteacher.train.student import Arena, StudentRun
+from noisyteacher.train.track import Tracker, open_trackers
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Test accuracy in percent, three ways: last epoch, selected on S, best test epoch."""
+
+    last: float | None
+    selected: float | None
+    best_test: float | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A student after training (or after as much of it as time allowed)."""
+
+    job: Job
+    state: dict[str, Tensor]  # the model's weights, on the CPU
+    history: History
+    finished: bool
+
+    @property
+    def accuracy(self) -> Accuracy:
+        return summarise(self.history.curve)
+
+    @property
+    def examples_per_second(self) -> float:
+        return self.history.examples / max(self.history.seconds, 1e-9)
+
+
+def summarise(curve: Sequence[EpochRecord]) -> Accuracy:
+    """The three accuracies of a curve; the earliest epoch wins ties on S."""
+    tested = [r for r in curve if r.test is not None]
+    if not tested:
+        return Accuracy(None, None, None)
+    chosen = [r for r in tested if r.selection is not None]
+    selected = max(chosen, key=lambda r: (r.selection, -r.epoch)).test if chosen else None
+    return Accuracy(tested[-1].test, selected, max(r.test for r in tested if r.test is not None))
+
+
+@dataclass
+class _Session:
+    """What the functions below share during one call of ``train``."""
+
+    arena: Arena
+    config: TrainConfig
+    processes: Processes
+    folder: Path | None
+    progress: TrainProgress
+    trackers: list[Tracker]
+    deadline: float  # time.monotonic() after which no further epoch is begun
+
+    def checkpoint(self, job: Job) -> Path | None:
+        return self.folder and self.folder / "checkpoints" / f"{job.name}.safetensors"
+
+
+def train(
+    jobs: Job | Sequence[Job],
+    data: TrainData,
+    config: TrainConfig,
+    *,
+    out: str | Path | None = None,
+    device: str | torch.device | None = None,
+    cohort: int = 8,
+    trackers: Sequence[str] = (),
+    minutes: float | None = None,
+    quiet: bool = False,
+) -> list[Trained]:
+    """Train every job and return the students in the order of the jobs.
+
+    With ``out``, checkpoints go to ``out/checkpoints``: a killed call, made again, goes on where
+    it was, and finished students are not trained twice. ``minutes`` stops cleanly between epochs.
+    ``cohort`` is how many students share a GPU at a time.
+    """
+    jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
+    names = [job.name for job in jobs]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"Two jobs have the same name: {first_few(repeated)}.")
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    folder = Path(out) if out is not None else None
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    with (
+        processes_from_environment(where) as processes,
+        TrainProgress(config.epochs, quiet=quiet or not processes.leads) as progress,
+        torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
+        _fast_kernels(where),
+    ):
+        processes.check_batch(config.batch_size)
+        open_to = open_trackers(folder, trackers) if processes.leads else []
+        session = _Session(
+            Arena.build(data, where), config, processes, folder, progress, open_to, deadline
+        )
+        try:
+            return _train_all(jobs, session, cohort if where.type == "cuda" else 1)
+        finally:
+            for tracker in open_to:
+                tracker.close()
+
+
+@contextmanager
+def _fast_kernels(device: torch.device):  # type: ignore[no-untyped-def]
+    if device.type != "cuda":
+        with nullcontext():
+            yield
+        return
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def _train_all(jobs: list[Job], session: _Session, size: int) -> list[Trained]:
+    """Cohort after cohort; one that does not fit in memory is halved."""
+    done: list[Trained] = []
+    while len(done) < len(jobs):
+        group = jobs[len(done) : len(done) + size]
+        try:
+            done += _train_cohort(group, session)
+        except torch.OutOfMemoryError:
+            if len(group) == 1:
+                raise
+            size = (len(group) + 1) // 2
+            session.progress.say(
+                f"{len(group)} students do not fit in GPU memory together; going on with {size}."
+            )
+            torch.cuda.empty_cache()
+    return done
+
+
+class _Runner:
+    """One student of a cohort, with its history and its last good state."""
+
+    def __init__(self, job: Job, session: _Session) -> None:
+        self.job, self.session = job, session
+        self.history = History(job.fingerprint(session.config))
+        self.stored: dict[str, Tensor] | None = None
+        path = session.checkpoint(job)
+        found = load_checkpoint(path, self.history.fingerprint) if path else None
+        if found is not None:
+            self.stored, self.history = found
+        self.run: StudentRun | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.history.epochs_done >= self.session.config.epochs
+
+    @property
+    def active(self) -> bool:
+        return not self.finished and self.history.failed is None
+
+    def build(self) -> None:
+        """Put the student on the device, captured where possible, in its stored state."""
+        session = self.session
+        self.run = StudentRun(self.job, session.arena, session.config, session.processes)
+        if self.run.on_gpu and session.processes.count == 1:
+            self.run.capture()
+        if self.stored is not None:
+            self.run.load_state(self.stored)
+        self.good = self.run.state()
+
+    def end_epoch(self, epoch: int, seconds: float) -> None:
+        """Record the epoch just trained; on a NaN loss go back to the last good state."""
+        assert self.run is not None
+        config, history = self.session.config, self.history
+        with self.run.on_stream():
+            loss = float(self.run.loss_sum) / self.run.steps
+        if not math.isfinite(loss):
+            history.failed = f"the loss became {loss} in epoch {epoch + 1}"
+            self.run.load_state(self.good)
+            self.session.progress.say(
+                f"{self.job.name}: {history.failed}; kept as it was after epoch "
+                f"{history.epochs_done}."
+            )
+            self.save()
+            return
+        selection = test = None
+        last = epoch + 1 == config.epochs
+        if last or (epoch + 1) % config.eval_every == 0:
+            selection, test = self._judge(last)
+        history.curve.append(EpochRecord(epoch + 1, loss, selection, test))
+        history.seconds += seconds
+        history.examples += self.run.steps * self.run.batch
+        self.good = self.run.state()
+        if last or (epoch + 1) % config.checkpoint_every == 0:
+            self.save()
+        self._report(history.curve[-1])
+
+    def _judge(self, last: bool) -> tuple[float | None, float | None]:
+        assert self.run is not None
+        chosen, tested = self.run.predictions()
+        test_y = self.session.arena.test_y
+        if last and len(test_y):
+            score = f1_score(test_y, tested, average="macro", zero_division=0)
+            self.history.macro_f1 = 100 * float(score)
+        return _percent(chosen, self.job.selection_y), _percent(tested, test_y)
+
+    def save(self) -> None:
+        path = self.session.checkpoint(self.job)
+        if path is not None and self.session.processes.leads:
+            save_checkpoint(path, self.good, self.history)
+
+    def _report(self, record: EpochRecord) -> None:
+        history, epochs = self.history, self.session.config.epochs
+        pace = history.seconds / record.epoch
+        rate = history.examples / max(history.seconds, 1e-9)
+        self.session.progress.epoch(self.job.name, record, rate, pace * (epochs - record.epoch))
+        numbers = {"loss": record.loss, "selection": record.selection, "test": record.test}
+        for tracker in self.session.trackers:
+            tracker.log(
+                self.job.name,
+                record.epoch,
+                {name: value for name, value in numbers.items() if value is not None},
+            )
+
+    def result(self) -> Trained:
+        if self.run is not None:
+            state = self.run.model_state()
+        else:
+            assert self.stored is not None
+            prefix = "model."
+            state = {
+                name.removeprefix(prefix): value
+                for name, value in self.stored.items()
+                if name.startswith(prefix)
+            }
+        return Trained(self.job, state, self.history, self.finished)
+
+
+def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
+    runners = [_Runner(job, session) for job in jobs]
+    building = [r for r in runners if r.active or r.stored is None]
+    for runner in building:
+        runner.build()
+    while time.monotonic() < session.deadline:
+        # Students of a resumed cohort may stand at different epochs: the hindmost go first.
+        active = [r for r in building if r.active]
+        if not active:
+            break
+        epoch = min(r.history.epochs_done for r in active)
+        _one_epoch([r for r in active if r.history.epochs_done == epoch], epoch)
+        session.processes.barrier()
+    for runner in building:
+        runner.save()
+    return [runner.result() for runner in runners]
+
+
+def _one_epoch(runners: list[_Runner], epoch: int) -> None:
+    began = time.monotonic()
+    runs = [runner.run for runner in runners if runner.run is not None]
+    for run in runs:
+        run.start_epoch(epoch)
+    for step in range(max(run.steps for run in runs)):
+        for run in runs:
+            if step < run.steps:
+                run.advance(step)
+    config = runners[0].session.config
+    if epoch + 1 == config.epochs or (epoch + 1) % config.eval_every == 0:
+        for run in runs:
+            run.launch_evaluation()
+    for run in runs:
+        run.join_stream()
+    seconds = time.monotonic() - began
+    for runner in runners:
+        runner.end_epoch(epoch, seconds)
+
+
+def _percent(predicted: np.ndarray, y: np.ndarray) -> float | None:
+    return 100 * float(np.mean(predicted == y)) if len(y) else None
