@@ -7,7 +7,8 @@ from typing import Literal
 
 from noisyteacher.errors import InputError
 from noisyteacher.methods import Method
-from noisyteacher.train import ModelSpec, TrainConfig
+from noisyteacher.models import ModelSpec
+from noisyteacher.train import TrainConfig
 
 
 @dataclass(frozen=True)

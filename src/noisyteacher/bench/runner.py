@@ -17,6 +17,7 @@ import orjson
 import torch
 from torch import Tensor
 
+from noisyteacher.bench.figures import draw_alpha_curve
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, append_row, read_rows
 from noisyteacher.data import Dataset, Split, load_dataset, split, to_tensors
@@ -85,13 +86,18 @@ def run_recipe(
     folder = Path(out)
     _claim_folder(folder, recipe)
     dataset = load_dataset(recipe.dataset, data=data, **recipe.data_options)  # type: ignore[arg-type]
-    run = BenchRun(
-        recipe, folder, dataset, to_tensors(dataset), where, cohort, quiet, deadline
-    )
+    run = BenchRun(recipe, folder, dataset, _train_data(dataset), where, cohort, quiet, deadline)
     for labeled in recipe.labeled:
         if not _run_size(run, labeled):
             break
     return [row for row in read_rows(run.results) if row.recipe == recipe.name]
+
+
+def _train_data(dataset: Dataset) -> TrainData:
+    tensors = to_tensors(dataset)
+    return TrainData(
+        tensors.inputs, tensors.views, len(dataset.classes), tensors.test_inputs, dataset.test_y
+    )
 
 
 def _claim_folder(folder: Path, recipe: Recipe) -> None:
@@ -136,6 +142,7 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
         _job(run, labeled, method, splits[trial], trial, labels, start and start.state): trial
         for method, trial in wanted
     }
+    _draw_alpha(run, labeled, jobs)
     # A row is written as soon as its cohort is done, not when all are.
     todo = list(jobs)
     size = run.cohort if run.device.type == "cuda" else 1
@@ -147,6 +154,17 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
         if run.minutes_left == 0:
             return False
     return True
+
+
+def _draw_alpha(run: BenchRun, labeled: int, jobs: Iterable[Job]) -> None:
+    """The first noise model of this size, over the V it was fitted on."""
+    for job in jobs:
+        noise, labels = job.prepared.noise, job.prepared.labels
+        if noise is not None and labels is not None:
+            seen = labels.take(run.dataset.ids[job.val_positions])
+            y = run.dataset.y[job.val_positions]
+            draw_alpha_curve(noise, seen, y, run.folder / "pictures" / f"alpha-{labeled}.png")
+            return
 
 
 def _split(run: BenchRun, labeled: int, trial: int) -> Split:

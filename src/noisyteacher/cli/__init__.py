@@ -7,7 +7,7 @@ import sys
 import typer
 
 from noisyteacher import __version__
-from noisyteacher.cli.demo import demo
+from noisyteacher.cli.demo import EPILOG, demo
 from noisyteacher.errors import InputError
 
 app = typer.Typer(
@@ -34,7 +34,7 @@ def options(
     """Options of all verbs."""
 
 
-app.command()(demo)
+app.command(epilog=EPILOG)(demo)
 
 
 def main() -> None:

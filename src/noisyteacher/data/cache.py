@@ -93,9 +93,10 @@ def write_cache(folder: Path, name: str, source: Source, side: int | None) -> No
     shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
     temporary.mkdir(parents=True)
     side = side or source.image_size
+    wanted = (side, side) if side else None
     try:
         histogram = ChannelHistogram()
-        size = _write_part(temporary, "train", source.train, side and (side, side), histogram)
+        size = _write_part(temporary, "train", source.train, wanted, histogram)
         _write_part(temporary, "test", source.test, size, None)
         mean, std = histogram.mean_and_std()
         header = {"name": name, "classes": source.classes, "mean": mean, "std": std}
@@ -123,7 +124,7 @@ def _write_part(
         np.lib.format.write_array_header_1_0(file, header)
         written = 0
         for block in track(images.blocks, images.count, f"Decoding {stem} images"):
-            file.write(np.ascontiguousarray(block))
+            file.write(np.ascontiguousarray(block).data)
             written += len(block)
             if histogram is not None:
                 histogram.add(block)

@@ -48,9 +48,7 @@ def _by_number(column: pa.ChunkedArray | None) -> np.ndarray:
     if pa.types.is_null(column.type):
         return np.full(len(column), -1, np.int64)
     if not pa.types.is_integer(column.type):
-        raise InputError(
-            f"Labels must be whole numbers or class names, not of type {column.type}."
-        )
+        raise InputError(f"Labels must be whole numbers or class names, not of type {column.type}.")
     y = np.asarray(column.cast(pa.int64()).fill_null(-1).to_numpy(), np.int64)
     if len(y) and y.min() < -1:
         raise InputError(f"Labels must be at least 0 (or -1: unknown), not {y.min()}.")

@@ -31,7 +31,7 @@ def label_column(columns: Sequence[str], options: ReadOptions, where: str) -> st
     found = first_present(candidates, columns)
     if found is None:
         raise InputError(
-            f"{where} has no label column: looked for {first_few(candidates, 10)} among the columns "
+            f"{where} has no label column: looked for {first_few(candidates, 10)} among "
             f"{first_few(columns, 10)}."
         )
     return found
@@ -119,7 +119,9 @@ def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.nda
     features = np.concatenate(parts, axis=1)
     if not np.isfinite(features).all():
         rows = np.flatnonzero(~np.isfinite(features).all(1))
-        raise InputError(f"{where} has infinite or NaN features in rows {first_few(rows.tolist())}.")
+        raise InputError(
+            f"{where} has infinite or NaN features in rows {first_few(rows.tolist())}."
+        )
     return features
 
 

@@ -40,7 +40,8 @@ def decoded(images: np.ndarray | EncodedImages, size: tuple[int, int] | None) ->
         if size is not None and images.shape[1:3] != size:
             fitted = [_fit(Image.fromarray(image), *size) for image in images]
             images = np.stack(fitted) if fitted else np.empty((0, *size, 3), np.uint8)
-        return DecodedImages(len(images), *images.shape[1:3], _slices(images))
+        _, height, width, _ = images.shape
+        return DecodedImages(len(images), height, width, _slices(images))
     stream = images.stream()
     first = list(islice(stream, _LOOK_AT))
     size = size or _common_size(first)

@@ -58,7 +58,9 @@ def load_dataset(
     place = _locate(name_or_path, data)
     options = ReadOptions(label, id_column, attribute, image_size)
     found = _recognise(place, options)
-    name = place.name.removesuffix(".tar.gz").removesuffix(place.suffix) or place.resolve().name
+    name = place.resolve().name
+    if place.is_file():
+        name = name.removesuffix(".tar.gz").removesuffix(place.suffix)
     folder = cache_folder(cache) / f"{name}-{fingerprint(found, place, options)[:16]}"
     if (cached := open_cache(folder)) is not None:
         return cached

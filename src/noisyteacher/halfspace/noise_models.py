@@ -62,7 +62,7 @@ class MassartNoise:
 
 
 @dataclass(frozen=True)
-class TeacherNoise:
+class NoisyTeacher:
     """The paper's teacher: right with chance α(x), which is known and is never ½."""
 
     alpha: PointFunction
@@ -78,7 +78,7 @@ class TeacherNoise:
         return _values(self.alpha, x, "alpha")
 
 
-Noise = RandomNoise | MassartNoise | TeacherNoise
+Noise = RandomNoise | MassartNoise | NoisyTeacher
 
 
 def _values(function: PointFunction, x: Tensor, name: str) -> Tensor:

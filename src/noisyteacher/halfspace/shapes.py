@@ -93,19 +93,22 @@ class _Round(Shape):
 
     @cached_property
     def _quantiles(self) -> Tensor:
-        # The angles with some weight are few when d is large: look twice, closer the second time.
-        angle = np.linspace(0.0, math.acos(self.margin), 2**15)
-        for _ in range(2):
-            with np.errstate(divide="ignore"):
-                log_weight = self.log_weight(angle)
-            weight = np.exp(log_weight - log_weight.max())
-            heavy = angle[weight > 1e-9]
-            mass = np.concatenate([[0.0], np.cumsum((weight[1:] + weight[:-1]) * np.diff(angle))])
-            spread = angle
-            angle = np.linspace(heavy.min(), angle[-1], 2**15)
-        total = mass[-1] if mass[-1] > 0 else 1.0  # margin 1: every point is ±w*
-        angles = np.interp(np.linspace(1.0, 0.0, _KNOTS + 1), mass / total, spread)
+        """(_KNOTS + 1,) components along w*, from margin to 1, with equal mass between any two."""
+        if self.margin == 1.0:
+            return torch.ones(_KNOTS + 1)
+        widest = math.acos(self.margin)
+        angle, weight = self._weights(0.0, widest)
+        # In many dimensions nearly all mass sits next to the margin: look there again, closer.
+        angle, weight = self._weights(float(angle[weight > 1e-9][0]), widest)
+        mass = np.concatenate([[0.0], np.cumsum(weight[1:] + weight[:-1])])
+        angles = np.interp(np.linspace(1.0, 0.0, _KNOTS + 1), mass / mass[-1], angle)
         return torch.from_numpy(np.cos(angles).astype(np.float32))
+
+    def _weights(self, narrowest: float, widest: float) -> tuple[np.ndarray, np.ndarray]:
+        angle = np.linspace(narrowest, widest, 2**15)
+        with np.errstate(divide="ignore"):
+            log_weight = self.log_weight(angle)
+        return angle, np.exp(log_weight - log_weight.max())
 
 
 @dataclass(frozen=True)
@@ -170,10 +173,10 @@ class NearMargin(Shape):
         x.normal_(generator=generator)
         across = x[:, 1:]
         across.mul_((reach / across.norm(dim=1)).unsqueeze(1))
-        chance = torch.empty_like(x[:, 0]).uniform_(generator=generator)
-        side = torch.empty_like(chance).bernoulli_(0.5, generator=generator).mul_(2.0).sub_(1.0)
+        chance = torch.empty_like(x[:, 0]).uniform_(-1.0, 1.0, generator=generator)
+        side = torch.ones_like(chance).copysign_(chance)
         if self.rare < 1.0:
-            seldom = chance < self.rare
+            seldom = chance.abs() < self.rare
             across.mul_(seldom.unsqueeze(1))
             x[:, 1] = torch.where(seldom, x[:, 1], side * reach)
         x[:, 0] = side * self.margin

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 # float32 holds exp(-87) at full precision and not much less; below it two stored values could
 # differ while their probabilities tie, so such classes count as impossible.
 LOWEST_LOGPROB = -87.0
 
-_SIGN = 0x8000
 _BLOCK_VALUES = 1 << 20
 
 # exp of every float16 that is <= 0, looked up by its bits without the sign. A table gives the same
@@ -29,12 +29,12 @@ _EXP_OF_MINUS_HALF = np.exp(
 class TopK(NamedTuple):
     """The stored part of some rows.
 
-    ``index`` (n, k) unsigned; ``logprob`` (n, k) float16, descending, the lower class first in a
-    tie; ``tail`` (n,) float32. ``exp(logprob)`` and ``tail`` sum to 1 only up to the rounding.
+    ``indices`` (n, k) unsigned; ``logprobs`` (n, k) float16, descending, the lower class first in a
+    tie; ``tail`` (n,) float32. ``exp(logprobs)`` and ``tail`` sum to 1 only up to the rounding.
     """
 
-    index: npt.NDArray[Any]
-    logprob: npt.NDArray[np.float16]
+    indices: npt.NDArray[Any]
+    logprobs: npt.NDArray[np.float16]
     tail: npt.NDArray[np.float32]
 
 
@@ -71,8 +71,9 @@ def compress(blocks: Iterable[LogAndProbs], rows: int, classes: int, k: int) -> 
     for block in blocks:
         stop = start + len(block.probs)
         kept = _keep_top(block, k)
-        for column, values in zip(top, kept, strict=True):
-            column[start:stop] = values
+        top.indices[start:stop] = kept.indices
+        top.logprobs[start:stop] = kept.logprobs
+        top.tail[start:stop] = kept.tail
         start = stop
     return top
 
@@ -100,7 +101,7 @@ def compress_given(
     classes: int,
 ) -> TopK:
     """Order and round classes that somebody else selected; rows with their tail sum to 1."""
-    keys = _sort_keys(logs(probs), index.astype(np.uint64), classes)
+    keys = _sort_keys(logs(probs), index, classes)
     ordered, logprob = _read_keys(np.sort(keys, axis=1), classes)
     kept_mass = probs.sum(axis=1, dtype=np.float64)
     tail = _storable_tail(logprob, kept_mass, tail_mass, classes - index.shape[1])
@@ -124,9 +125,10 @@ def _sort_keys(
     """
     clipped = np.minimum(log_probs, 0.0)
     clipped[clipped < LOWEST_LOGPROB] = -np.inf
-    bits = clipped.astype(np.float16).view(np.uint16) & ~np.uint16(_SIGN)
+    # The same rounding as NumPy's, several times faster.
+    halves: npt.NDArray[np.float16] = torch.from_numpy(clipped).half().numpy()
     key_type, shift = _key_layout(classes)
-    keys = bits.astype(key_type)
+    keys: npt.NDArray[Any] = _bits_without_sign(halves).astype(key_type)
     keys <<= shift
     keys |= index.astype(key_type)
     return keys
@@ -139,7 +141,7 @@ def _read_keys(
     index = (keys & ((key_type(1) << shift) - key_type(1))).astype(index_dtype(classes))
     bits = (keys >> shift).astype(np.uint16)
     # A probability of 1 stays +0, not -0.
-    return index, np.where(bits == 0, bits, bits | np.uint16(_SIGN)).view(np.float16)
+    return index, np.where(bits == 0, bits, bits | np.uint16(0x8000)).view(np.float16)
 
 
 def _key_layout(classes: int) -> tuple[type[np.uint32] | type[np.uint64], Any]:
@@ -162,12 +164,18 @@ def _storable_tail(
     rounded = exp_of(logprob)
     tail = tail_mass * rounded.sum(axis=1, dtype=np.float64) / kept_mass
     highest = rounded[:, -1].astype(np.float64) * classes_not_stored * (1 - 1e-6)
-    return np.minimum(tail, highest).astype(np.float32)
+    storable: npt.NDArray[np.float32] = np.minimum(tail, highest).astype(np.float32)
+    return storable
 
 
 def exp_of(logprob: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
     """exp of stored log-probabilities, not yet normalised."""
-    return _EXP_OF_MINUS_HALF[logprob.view(np.uint16) & ~np.uint16(_SIGN)]
+    result: npt.NDArray[np.float32] = _EXP_OF_MINUS_HALF.take(_bits_without_sign(logprob))
+    return result
+
+
+def _bits_without_sign(halves: npt.NDArray[np.float16]) -> npt.NDArray[np.uint16]:
+    return halves.view(np.uint16) & np.uint16(0x7FFF)
 
 
 def row_mass(

@@ -77,8 +77,8 @@ class TaylorCE(BaseLoss):
     order: int = 2
 
     def __post_init__(self) -> None:
-        if self.order < 1:
-            raise InputError(f"the order of Taylor-CE must be at least 1, not {self.order}.")
+        if not isinstance(self.order, int) or self.order < 1:
+            raise InputError(f"the order of Taylor-CE must be 1, 2, 3 ..., not {self.order!r}.")
 
     def cost(self, probs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return self._series(1 - probs)
@@ -173,7 +173,8 @@ def resolve_base(base: str | BaseFunction) -> BaseFunction:
     if not isinstance(base, str):
         return base
     if base not in SHORT_NAMES:
-        raise InputError(f"base must be one of {', '.join(map(repr, SHORT_NAMES))}, not {base!r}.")
+        names = ", ".join(map(repr, SHORT_NAMES))
+        raise InputError(f"base must be one of {names} or a function, not {base!r}.")
     return SHORT_NAMES[base]
 
 

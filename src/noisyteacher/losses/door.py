@@ -123,4 +123,4 @@ def _extremes(tensor: Tensor) -> tuple[float, ...]:
 
 def hand_back(result: Tensor, like: Array) -> Array:
     """The result as the kind of array that came in."""
-    return result.numpy() if isinstance(like, np.ndarray) else result
+    return result if isinstance(like, Tensor) else result.numpy()

@@ -2,8 +2,8 @@
 
 ``m_i = alpha * f_i + (1 - alpha) * mask_i * (1 - f_i) / n`` with three ways to choose n:
 "k-1" (n = k - 1, the paper's equation, for theory), "none" (n = 1, the paper's experiments) and
-"sum" (as "none", then divided by its sum; the default for training). Only k = L makes "k-1" a
-distribution, and "none" never is one.
+"sum" (as "none", then divided by its sum; the default for training). Of the first two, "k-1" sums
+to 1 where k = L, and "none" only where k = L = 2.
 
 ``top_mask`` and ``mix`` are checked doors for NumPy and torch. ``log_mix`` is the unchecked torch
 form for training: from logits, in log space, safe in a CUDA graph.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from noisyteacher.errors import InputError
@@ -92,12 +92,9 @@ def log_mix(
 ) -> Float[Tensor, "n L"]:
     """Log of the mix, from logits: finite with finite gradient where probabilities underflow."""
     log_f = log_softmax(logits)
-    f = log_f.exp()
-    a = alpha.detach().to(f.dtype)[:, None]
+    a = alpha.detach().to(log_f.dtype)[:, None]
     log_m = log_mix_unnormalized(log_f, a, mask, k[:, None], normalize)
-    if normalize == "sum":
-        log_m = log_m - (a + (1 - a) * ((1 - f) * mask).sum(-1, keepdim=True)).log()
-    return log_m
+    return torch.log_softmax(log_m, dim=-1) if normalize == "sum" else log_m
 
 
 def log_mix_unnormalized(
@@ -120,7 +117,7 @@ def log_mix_unnormalized(
     return torch.where(noisy, torch.where(noisy, mixed, 1).log(), alpha.log() + log_f)
 
 
-def class_ranks(probs: Float[Tensor, "n L"]) -> Int[Tensor, "n L"]:
+def class_ranks(probs: Num[Tensor, "n L"]) -> Int[Tensor, "n L"]:
     """Rank of each class in its row, 0 the most probable; among equals the lower index first."""
     order = probs.detach().argsort(dim=-1, descending=True, stable=True)
     ranks = torch.arange(probs.shape[1], device=probs.device).expand_as(order)

@@ -203,8 +203,8 @@ def dkd(
         teacher_logits.detach(), target, others, temperature
     )
     between = (teacher_pair.exp() * (teacher_pair - student_pair)).sum(-1)
-    gap = teacher_others - student_others
-    among = torch.where(others, teacher_others.exp() * gap, 0).sum(-1)
+    weight = torch.where(others, teacher_others.exp(), 0)
+    among = (weight * (teacher_others - student_others)).sum(-1)
     return temperature**2 * (alpha * between + beta * among)
 
 

@@ -140,10 +140,11 @@ class SLaMLoss(nn.Module):
             A scalar, or (n,) with reduction "none". Only ``logits`` receive gradient.
         """
         logits = _checked_logits(logits)
-        probs = probability_matrix("teacher_probs", teacher_probs, like=logits).detach()
+        given = as_tensor("teacher_probs", teacher_probs, logits.device).detach()
+        probs = probability_matrix("teacher_probs", given, like=logits)
         check_sums_to_one("teacher_probs", probs.sum(-1))
         size = shortlist_size(k, logits, smallest=2)
-        ranks = class_ranks(probs)
+        ranks = class_ranks(given)  # as given: rounding to the student's dtype could make ties
         target = (ranks == 0).to(probs.dtype) if self.hard else probs
         weight = trust_alpha(alpha, logits)
         mask = ranks < size[:, None]
@@ -195,10 +196,10 @@ class SLaMLoss(nn.Module):
         return losses.mean() if self.reduction == "mean" else losses.sum()
 
 
-def _checked_logits(logits: Tensor) -> Tensor:
+def _checked_logits(logits: object) -> Tensor:
     """The logits in the dtype that the loss is computed in, gradient kept."""
-    if not logits.is_floating_point():
-        raise InputError(f"logits must be floating-point numbers, not {logits.dtype}.")
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        raise InputError("logits must be a floating-point torch tensor.")
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError(f"logits must have shape (n, L) with L ≥ 2, not {tuple(logits.shape)}.")
     return logits.to(working_dtype(logits.dtype))

@@ -115,6 +115,7 @@ class Method:
     grid: ClassVar[Grid] = {}
     other_grids: ClassVar[Mapping[str, Grid]] = {}
     positional: ClassVar[tuple[str, ...]] = ()  # fields that the repr shows always, unnamed
+    outermost: ClassVar[bool] = False  # whether it refuses to be another method's inner one
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -211,6 +212,11 @@ def fit_and_prepare(method: Method, rows: Rows, labels: TeacherLabels | None) ->
     """Check what the method needs, relabel, fit its noise model on V and make its columns."""
     check_store(method, labels)
     if labels is not None:
+        if labels.num_classes != rows.classes:
+            raise InputError(
+                f"The teacher's labels have {labels.num_classes} classes, the data has "
+                f"{rows.classes}."
+            )
         labels = method.relabel(rows, labels)
     noise = method.noise()
     if noise is not None:

@@ -9,7 +9,7 @@ the one it has, so that memory is never idle.
 """
 
 # triton.jit has no types, and the kernels' parameters are Triton's values, not Python's.
-# mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, no-any-return"
+# mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
 
@@ -70,29 +70,29 @@ def _store_channels(vector_ptr, value, C: tl.constexpr, BLOCK_C: tl.constexpr):
 
 @triton.jit
 def _store_part(partial_ptr, first, second, C: tl.constexpr, BLOCK_C: tl.constexpr):
-    """Write this program's two sums per channel to its row of the (2, PARTS, C) scratch."""
+    """Write this program's two numbers per channel to its row of the (2, PARTS, C) scratch."""
     part = tl.program_id(0)
     parts = tl.num_programs(0)
-    _store_channels(partial_ptr + part * C, tl.sum(first, axis=0), C, BLOCK_C)
-    _store_channels(partial_ptr + (parts + part) * C, tl.sum(second, axis=0), C, BLOCK_C)
+    _store_channels(partial_ptr + part * C, first, C, BLOCK_C)
+    _store_channels(partial_ptr + (parts + part) * C, second, C, BLOCK_C)
 
 
 @triton.jit
-def _add_parts(
-    partial_ptr,
-    C: tl.constexpr,
-    PARTS: tl.constexpr,
-    PARTS_AT_ONCE: tl.constexpr,
-    BLOCK_C: tl.constexpr,
-):
-    """Add up one half of the scratch, (PARTS, C) -> (BLOCK_C,)."""
-    columns = _columns(BLOCK_C)
-    part = tl.arange(0, PARTS_AT_ONCE)[:, None]
-    total = tl.zeros((PARTS_AT_ONCE, BLOCK_C), tl.float32)
-    for start in tl.static_range(0, PARTS, PARTS_AT_ONCE):
-        pointers = partial_ptr + (start + part) * C + columns[None, :]
-        total += tl.load(pointers, mask=(columns < C)[None, :], other=0.0)
-    return tl.sum(total, axis=0)
+def _load_parts(partial_ptr, part, C: tl.constexpr, PARTS: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Some rows of both halves of the scratch; part (n,) -> (n, BLOCK_C) twice."""
+    columns = _columns(BLOCK_C)[None, :]
+    pointers = partial_ptr + part[:, None] * C + columns
+    first = tl.load(pointers, mask=columns < C, other=0.0)
+    second = tl.load(pointers + PARTS * C, mask=columns < C, other=0.0)
+    return first, second
+
+
+@triton.jit
+def _rows_of(part, parts, rows, BLOCK_R: tl.constexpr):
+    """How many rows a part has been given: every ``parts``-th tile, of which one may be cut."""
+    tiles = tl.cdiv(rows, BLOCK_R)
+    cut = tl.where((tiles - 1) % parts == part, tiles * BLOCK_R - rows, 0)
+    return tl.cdiv(tiles - part, parts) * BLOCK_R - cut
 
 
 @triton.jit
@@ -130,25 +130,75 @@ def _through_activation(grad, z, ACTIVATION: tl.constexpr):
 def forward_sums(
     x_ptr, partial_ptr, rows, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr
 ):
-    """Sums of x - pivot and of its square, per channel and part; the pivot is the first row.
+    """The mean and the sum of squared deviations from it, per channel and part.
 
-    The variance comes from E[(x-p)²] - (mean-p)². A row of the data is never further than
-    sqrt(rows) standard deviations from the mean, so this loses at most a factor of rows in
-    precision for the worst outlier, and next to nothing otherwise, whatever the mean is.
+    In one pass, relative to a pivot p: E[(x-p)²] - (mean-p)². The pivot is the part's first row,
+    which lies at most sqrt(n) standard deviations from the mean of its n rows, and mostly one or
+    two. So float32 loses a factor of n in precision for the worst outlier, and next to nothing
+    otherwise, however far from zero the mean is.
     """
     first = tl.program_id(0)
     step = tl.num_programs(0)
     x = _load(x_ptr, first, rows, C, BLOCK_R, BLOCK_C)
-    pivot = _load_channels(x_ptr, C, BLOCK_C)[None, :]
+    pivot = _load_channels(x_ptr + tl.cast(first, tl.int64) * (BLOCK_R * C), C, BLOCK_C)
     total = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
     squares = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
     for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
-        shifted = x.to(tl.float32) - pivot
+        shifted = x.to(tl.float32) - pivot[None, :]
         shifted = tl.where(_inside(tile, rows, C, BLOCK_R, BLOCK_C), shifted, 0.0)
         x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
         total += shifted
         squares += shifted * shifted
-    _store_part(partial_ptr, total, squares, C, BLOCK_C)
+    column_total = tl.sum(total, axis=0)
+    shift = column_total / _rows_of(first, step, rows, BLOCK_R)
+    deviations = tl.sum(squares, axis=0) - column_total * shift
+    _store_part(partial_ptr, pivot + shift, deviations, C, BLOCK_C)
+
+
+@triton.jit
+def _join_moments(
+    partial_ptr,
+    rows,
+    C: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_AT_ONCE: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """Mean and biased variance of all rows from those of the parts, (BLOCK_C,) each."""
+    # As above, relative to a pivot; this one is a mean, so the loss is a factor of PARTS at worst.
+    pivot = _load_channels(partial_ptr, C, BLOCK_C)
+    shifts = tl.zeros((PARTS_AT_ONCE, BLOCK_C), tl.float32)
+    squares = tl.zeros((PARTS_AT_ONCE, BLOCK_C), tl.float32)
+    for start in tl.static_range(0, PARTS, PARTS_AT_ONCE):
+        part = start + tl.arange(0, PARTS_AT_ONCE)
+        mean, deviations = _load_parts(partial_ptr, part, C, PARTS, BLOCK_C)
+        weighted = (mean - pivot[None, :]) * _rows_of(part, PARTS, rows, BLOCK_R)[:, None]
+        shifts += weighted
+        squares += deviations + weighted * (mean - pivot[None, :])
+    shift = tl.sum(shifts, axis=0) / rows
+    variance = tl.sum(squares, axis=0) / rows - shift * shift
+    # Rounding may leave a constant channel just below zero; NaN stays NaN.
+    return pivot + shift, tl.where(variance < 0.0, 0.0, variance)
+
+
+@triton.jit
+def _join_sums(
+    partial_ptr,
+    C: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_AT_ONCE: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """Both halves of the scratch added up over the parts, (BLOCK_C,) each."""
+    firsts = tl.zeros((PARTS_AT_ONCE, BLOCK_C), tl.float32)
+    seconds = tl.zeros((PARTS_AT_ONCE, BLOCK_C), tl.float32)
+    for start in tl.static_range(0, PARTS, PARTS_AT_ONCE):
+        part = start + tl.arange(0, PARTS_AT_ONCE)
+        first, second = _load_parts(partial_ptr, part, C, PARTS, BLOCK_C)
+        firsts += first
+        seconds += second
+    return tl.sum(firsts, axis=0), tl.sum(seconds, axis=0)
 
 
 @triton.jit
@@ -200,12 +250,7 @@ def forward_apply(
     if residual_ptr is not None:
         residual = _load(residual_ptr, first, rows, C, BLOCK_R, BLOCK_C)
 
-    shifted_mean = _add_parts(partial_ptr, C, PARTS, PARTS_AT_ONCE, BLOCK_C) / rows
-    squares = _add_parts(partial_ptr + PARTS * C, C, PARTS, PARTS_AT_ONCE, BLOCK_C) / rows
-    mean = _load_channels(x_ptr, C, BLOCK_C) + shifted_mean
-    variance = squares - shifted_mean * shifted_mean
-    # Rounding may leave a constant channel just below zero; NaN stays NaN.
-    variance = tl.where(variance < 0.0, 0.0, variance)
+    mean, variance = _join_moments(partial_ptr, rows, C, PARTS, PARTS_AT_ONCE, BLOCK_R, BLOCK_C)
     inverse_std = 1.0 / tl.sqrt(variance + eps)
     if first == 0:
         _store_channels(stats_ptr, mean, C, BLOCK_C)
@@ -271,7 +316,7 @@ def backward_sums(
         # Outside the matrix dz is zero, so what x is there does not matter.
         total += dz
         products += dz * (wide_x - mean[None, :])
-    _store_part(partial_ptr, total, products, C, BLOCK_C)
+    _store_part(partial_ptr, tl.sum(total, axis=0), tl.sum(products, axis=0), C, BLOCK_C)
 
 
 @triton.jit
@@ -301,8 +346,7 @@ def backward_apply(
     grad = _load(grad_ptr, first, rows, C, BLOCK_R, BLOCK_C)
     x = _load(x_ptr, first, rows, C, BLOCK_R, BLOCK_C)
 
-    dz_sum = _add_parts(partial_ptr, C, PARTS, PARTS_AT_ONCE, BLOCK_C)
-    product_sum = _add_parts(partial_ptr + PARTS * C, C, PARTS, PARTS_AT_ONCE, BLOCK_C)
+    dz_sum, product_sum = _join_sums(partial_ptr, C, PARTS, PARTS_AT_ONCE, BLOCK_C)
     mean = _load_channels(stats_ptr, C, BLOCK_C)
     inverse_std = _load_channels(stats_ptr + C, C, BLOCK_C)
     weight_grad = product_sum * inverse_std

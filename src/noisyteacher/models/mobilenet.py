@@ -60,7 +60,7 @@ class MobileNet(ModelSpec):
     def __post_init__(self) -> None:
         require_classes(self)
         require_width(self)
-        require_whole(self, "depth_multiplier", "image_size")
+        require_whole(self, "depth_multiplier", "image_size", "stem_stride")
         require_choice(self, "stem_stride", (1, 2))
         require_dropout(self)
         if self.channels(STEM_WIDTH) < 1:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +22,8 @@ FUSED_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 class NormAct(nn.BatchNorm2d):
     """``act(bn(x) + residual)`` over (b, C, H, W), with the state-dict names of BatchNorm2d.
 
-    In training on a GPU, for channels_last tensors, one pair of Triton kernels does the work of
-    three passes; everywhere else, and with ``NormAct.fused = False``, plain PyTorch does it.
+    In training on a GPU, for channels_last tensors and float32 weights, two Triton kernels each way
+    do it all; everywhere else, and with ``NormAct.fused = False``, plain PyTorch does it.
     ``nn.SyncBatchNorm.convert_sync_batchnorm`` would drop the activation: use ``synchronise``.
     """
 
@@ -43,22 +42,21 @@ class NormAct(nn.BatchNorm2d):
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """(b, C, H, W), and a residual of the same shape or none -> (b, C, H, W)."""
-        if self.training and self.fused and _suits_kernels(x, residual):
-            kernel = _fused_kernel()
-            if kernel is not None:
-                # momentum is fixed, so the counter is only kept for whoever reads the state dict.
-                cast(Tensor, self.num_batches_tracked).add_(1)
-                return kernel(
-                    x,
-                    self.weight,
-                    self.bias,
-                    self.running_mean,
-                    self.running_var,
-                    self.momentum,
-                    self.eps,
-                    residual,
-                    self.activation,
-                )
+        wanted = self.training and self.fused
+        kernel = _kernel_for(x, residual, self.weight) if wanted else None
+        if kernel is not None:
+            return kernel(
+                x,
+                self.weight,
+                self.bias,
+                self.running_mean,
+                self.running_var,
+                self.momentum,
+                self.eps,
+                residual,
+                self.activation,
+                self.num_batches_tracked,
+            )
         return _add_and_activate(super().forward(x), residual, self.activation)
 
     def extra_repr(self) -> str:
@@ -97,8 +95,21 @@ def _add_and_activate(y: Tensor, residual: Tensor | None, activation: str) -> Te
     return ACTIVATIONS[activation](y)
 
 
-def _suits_kernels(x: Tensor, residual: Tensor | None) -> bool:
-    if not (x.is_cuda and x.dtype in FUSED_DTYPES and _is_channels_last(x)):
+def _kernel_for(x: Tensor, residual: Tensor | None, weight: Tensor) -> Callable[..., Tensor] | None:
+    """The fused kernels, or None where they are not installed or not made for these tensors."""
+    if not x.is_cuda:
+        return None
+    # Here and not above: Triton takes its time to import, and only a GPU needs it.
+    from noisyteacher.models import fused_norm
+
+    usable = fused_norm.AVAILABLE and _suits_kernels(x, residual, weight, fused_norm.MAX_CHANNELS)
+    return fused_norm.batch_norm_act if usable else None
+
+
+def _suits_kernels(x: Tensor, residual: Tensor | None, weight: Tensor, max_channels: int) -> bool:
+    if weight.dtype != torch.float32 or len(weight) > max_channels:
+        return False
+    if x.dtype not in FUSED_DTYPES or not _is_channels_last(x):
         return False
     return residual is None or (
         residual.dtype == x.dtype and residual.shape == x.shape and _is_channels_last(residual)
@@ -107,13 +118,3 @@ def _suits_kernels(x: Tensor, residual: Tensor | None) -> bool:
 
 def _is_channels_last(x: Tensor) -> bool:
     return x.is_contiguous(memory_format=torch.channels_last)
-
-
-@cache
-def _fused_kernel() -> Callable[..., Tensor] | None:
-    """The Triton kernels, or None where Triton is not installed."""
-    try:
-        from noisyteacher.models.fused_norm import batch_norm_act
-    except ImportError:
-        return None
-    return batch_norm_act

@@ -42,8 +42,8 @@ class ResNetCifar(ModelSpec):
 
     def __post_init__(self) -> None:
         require_classes(self)
+        require_whole(self, "depth", "version")
         require_choice(self, "version", (1, 2))
-        require_whole(self, "depth")
         per_block, family = (6, "6n+2") if self.version == 1 else (9, "9n+2")
         if self.depth <= 2 or (self.depth - 2) % per_block:
             raise InputError(

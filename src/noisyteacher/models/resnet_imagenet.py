@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from noisyteacher.models.base import ModelSpec, Network, require_choice, require_classes
+from noisyteacher.models.base import (
+    ModelSpec,
+    Network,
+    require_choice,
+    require_classes,
+    require_whole,
+)
 from noisyteacher.models.conv import conv1x1, conv3x3
 from noisyteacher.models.norm import NormAct
 
@@ -28,6 +34,7 @@ class ResNetImageNet(ModelSpec):
 
     def __post_init__(self) -> None:
         require_classes(self)
+        require_whole(self, "depth")
         require_choice(self, "depth", (18, 50))
 
     def build(self) -> Network:

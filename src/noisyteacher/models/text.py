@@ -70,7 +70,12 @@ class TextEncoder(ModelSpec):
                 model = auto.from_pretrained(self.path_or_name, num_labels=self.classes)
             else:
                 model = auto.from_config(self._architecture(transformers))
-        except (OSError, ValueError, RuntimeError) as error:
+        except RuntimeError as error:
+            raise InputError(
+                f"TextEncoder: the weights of {self.path_or_name!r} do not fit a classifier of "
+                f"{self.classes} classes."
+            ) from error
+        except (OSError, ValueError) as error:
             raise InputError(
                 f"TextEncoder: no sequence classifier could be made of {self.path_or_name!r}: "
                 f"{str(error).partition(chr(10))[0]}"

@@ -8,74 +8,98 @@ Both are functions of the probabilities sorted downwards, p_(1) >= p_(2) >= ...:
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.special import xlogy
 from torch import Tensor
 
 from noisyteacher.errors import InputError
-from noisyteacher.noise.rows import Index, LabelsOrProbs, TeacherRows, chunks, read_rows
+from noisyteacher.noise.rows import (
+    ALL_ROWS,
+    Block,
+    LabelsOrProbs,
+    Rows,
+    TeacherRows,
+    read_rows,
+    times_log,
+)
 
 Metric: TypeAlias = Literal["margin", "entropy"]
 
 
-def margin(labels_or_probs: LabelsOrProbs, k: int = 1) -> np.ndarray | Tensor:
-    """The top-k margin of each row: the mass of the top k less the next probability.
+def confidence(
+    labels_or_probs: LabelsOrProbs, k: int = 1, metric: str = "margin"
+) -> np.ndarray | Tensor:
+    """What the noise model looks at: margin_k or -H_k of each row; higher means more trust.
 
     Args:
         labels_or_probs: TeacherLabels, or dense probabilities of shape (n, L).
         k: from 1 to L-1, and below the number of stored probabilities.
+        metric: "margin" or "entropy".
 
     Returns:
         float64, shape (n,); torch on the same device when torch came in.
     """
-    return _confidence(labels_or_probs, k, "margin")
-
-
-def entropy(labels_or_probs: LabelsOrProbs, k: int = 1) -> np.ndarray | Tensor:
-    """The entropy of each row with its top k classes taken as one; higher means less trust.
-
-    Args:
-        labels_or_probs: TeacherLabels (their tail is spread evenly), or dense probabilities (n, L).
-        k: from 1 to L-1, and below the number of stored probabilities.
-
-    Returns:
-        float64, shape (n,); torch on the same device when torch came in.
-    """
-    return -_confidence(labels_or_probs, k, "entropy")
-
-
-def _confidence(labels_or_probs: LabelsOrProbs, k: int, metric: Metric) -> np.ndarray | Tensor:
+    checked = check_metric(metric)
     rows = read_rows(labels_or_probs)
     if not 1 <= k < rows.stored:
         raise InputError(
             f"k must be from 1 to {rows.stored - 1}, as each row has {rows.stored} probabilities, "
             f"but it is {k}."
         )
-    values = np.empty(len(rows))
-    for part in chunks(len(rows), 8 * rows.num_classes):
-        values[part] = covariates(rows, part, k, metric)[:, k - 1]
+    values = np.array(covariates_by_size(rows, k, checked)[k - 1])
     if isinstance(labels_or_probs, Tensor):
         return torch.from_numpy(values).to(labels_or_probs.device)
     return values
 
 
+def margin(labels_or_probs: LabelsOrProbs, k: int = 1) -> np.ndarray | Tensor:
+    """margin_k of each row: the mass of its top k less the next probability, float64 (n,)."""
+    return confidence(labels_or_probs, k, "margin")
+
+
+def entropy(labels_or_probs: LabelsOrProbs, k: int = 1) -> np.ndarray | Tensor:
+    """H_k of each row, float64 (n,); with TeacherLabels the tail is spread evenly."""
+    return -confidence(labels_or_probs, k, "entropy")
+
+
+def check_metric(metric: Any) -> Metric:
+    """Refuse a metric that does not exist."""
+    if metric == "margin":
+        return "margin"
+    if metric == "entropy":
+        return "entropy"
+    raise InputError(f'metric must be "margin" or "entropy", but it is {metric!r}.')
+
+
+def covariates_by_size(
+    rows: TeacherRows, sizes: int, metric: Metric
+) -> Float[np.ndarray, "sizes n"]:
+    """The covariates of every row, one array row for each k from 1 to ``sizes``."""
+    by_size = np.empty((sizes, len(rows)))
+
+    def fill(part: slice, block: Block) -> None:
+        by_size[:, part] = covariates(block, sizes, metric).T
+
+    rows.each_block(fill)
+    return by_size
+
+
 def covariates(
-    rows: TeacherRows, part: Index, sizes: int, metric: Metric
+    block: Block, sizes: int, metric: Metric, rows: Rows = ALL_ROWS
 ) -> Float[np.ndarray, "m sizes"]:
     """What the isotonic fits look at: margin_k or -H_k for k = 1 to ``sizes``, float64.
 
     Sums run from the largest probability down in float64, so a row gives the same bits whatever
-    the chunk it comes in and however many sizes are asked for.
+    the block it comes in and however many sizes are asked for.
     """
-    top = rows.top(part, sizes + 1)
+    top = block.top(sizes + 1, rows)
     mass = np.cumsum(top[:, :-1], axis=1, dtype=np.float64)
     if metric == "margin":
         mass -= top[:, 1:]
         return mass
     ahead = top[:, :-1].astype(np.float64)
-    behind = rows.plogp(part)[:, None] - np.cumsum(xlogy(ahead, ahead), axis=1)
-    return np.asarray(xlogy(mass, mass) + behind)
+    behind = block.plogp(rows)[:, None] - np.cumsum(times_log(ahead, ahead), axis=1)
+    return times_log(mass, mass) + behind

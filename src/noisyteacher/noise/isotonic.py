@@ -84,7 +84,9 @@ class StepIsotonic(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
-    def fit(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> StepIsotonic:
+    def fit(
+        self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> StepIsotonic:
         """Fit to covariates ``x`` (n,) and responses ``y`` (n,)."""
         curve = fit_step_isotonic(
             x, y, sample_weight, lower_bound=self.lower_bound, upper_bound=self.upper_bound

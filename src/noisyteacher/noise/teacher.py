@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from os import PathLike
-from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from noisyteacher.errors import InputError, NoisyTeacherWarning
-from noisyteacher.noise.confidence import Metric
-from noisyteacher.noise.curves import (
-    Curves,
-    CutTable,
-    covariates_by_size,
-    fit_curves,
-    read_confidence,
-    read_pool,
-)
+from noisyteacher.noise.confidence import check_metric, covariates_by_size
+from noisyteacher.noise.curves import Curves, fit_curves
 from noisyteacher.noise.cuts import size_for_level
 from noisyteacher.noise.isotonic import StepIsotonic
-from noisyteacher.noise.rows import LabelsOrProbs, TeacherRows, read_rows
+from noisyteacher.noise.pool import CutTable, PoolReading, read_pool
+from noisyteacher.noise.rows import Block, LabelsOrProbs, TeacherRows, read_rows
 from noisyteacher.noise.saving import SavedNoise, read_noise, write_noise
-from noisyteacher.noise.trust import LOWEST_ALPHA, Trust
+from noisyteacher.noise.settings import check_settings, lowest_alpha
+from noisyteacher.noise.trust import Trust
 
 MIN_CLASS_ROWS = 50
 
@@ -48,17 +41,17 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         level: the top-k accuracy on V that ``k="level"`` asks for.
 
     After ``fit``:
-        curve_: the pooled alpha curve (``curve_.knots_``, ``curve_.values_``).
+        alpha_curve_: the pooled alpha curve (``alpha_curve_.knots_``, ``alpha_curve_.values_``).
         cuts_: the pooled cuts, float64; ``cuts_[k-1]`` is the covariate that alpha_k needs to be
             above, -inf for always, +inf for never; None unless ``k="auto"``. They end at the first
             -inf, as later ones are never looked at.
-        by_class_: class -> Curves (``curve``, ``cuts``, ``n``); empty unless ``per_class``.
+        by_class_: class -> Curves (``alpha_curve``, ``cuts``, ``n``); empty unless ``per_class``.
         k_: the shortlist size for all examples; None with ``k="auto"``.
         n_val_: the number of rows of V.
         num_classes_: L.
     """
 
-    curve_: StepIsotonic
+    alpha_curve_: StepIsotonic
     cuts_: np.ndarray | None
     by_class_: dict[int, Curves]
     k_: int | None
@@ -85,30 +78,27 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         """Learn alpha(x) and k(x) on V.
 
         Args:
-            labels_or_probs: the teacher's labels of V: TeacherLabels, or dense probabilities (n, L).
+            labels_or_probs: what the teacher said on V: TeacherLabels, or probabilities (n, L).
             y: the true classes, integers of shape (n,).
         """
-        self._check_settings()
+        check_settings(**self.get_params())
         rows = read_rows(labels_or_probs)
-        truth = _check_truth(y, len(rows), rows.num_classes)
         _check_stored(rows)
-        rank = rows.rank(truth)
+        truth = _check_truth(y, len(rows), rows.num_classes)
+        rank, predicted = _rank_and_predicted(rows, truth)
         self.num_classes_ = rows.num_classes
         self.k_ = self._fit_k(rows, rank)
         threshold = self.threshold if self.k == "auto" else None
         sizes = 1 if threshold is None else rows.stored - 1
-        by_size = covariates_by_size(rows, sizes, self._metric)
-        pooled = fit_curves(by_size, rank, self._lowest, threshold)
-        self.curve_, self.cuts_, self.n_val_ = pooled.curve, pooled.cuts, pooled.n
+        by_size = covariates_by_size(rows, sizes, check_metric(self.metric))
+        lowest = lowest_alpha(self.lower_bound)
+        pooled = fit_curves(by_size, rank, lowest, threshold)
+        self.alpha_curve_, self.cuts_, self.n_val_ = pooled.alpha_curve, pooled.cuts, pooled.n
         self.by_class_ = {}
-        if self.per_class:
-            predicted = rows.top_class()
-            counts = np.bincount(predicted, minlength=rows.num_classes)
-            for label in np.flatnonzero(counts >= MIN_CLASS_ROWS):
-                of_class = predicted == label
-                self.by_class_[int(label)] = fit_curves(
-                    by_size[:, of_class], rank[of_class], self._lowest, threshold
-                )
+        counts = np.bincount(predicted, minlength=rows.num_classes)
+        for label in np.flatnonzero(counts >= MIN_CLASS_ROWS) if self.per_class else ():
+            own = predicted == label
+            self.by_class_[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
         return self
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
@@ -117,38 +107,36 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         Args:
             labels_or_probs: TeacherLabels (answered in NumPy), or dense probabilities (n, L).
         """
-        if not hasattr(self, "curve_"):
+        if not hasattr(self, "alpha_curve_"):
             raise InputError("This TeacherNoise is not fitted yet: call fit(labels, y) first.")
         rows = read_rows(labels_or_probs)
+        _check_stored(rows)
         if rows.num_classes != self.num_classes_:
             raise InputError(
                 f"The noise model was fitted on {self.num_classes_} classes, "
                 f"but these labels have {rows.num_classes}."
             )
-        _check_stored(rows)
-        group = self._group(rows)
-        if self.k_ is None:
-            confidence, k, unreachable = self._predict_k(rows, group)
-        else:
+        if self.k_ is not None:
             _check_served(self.k_, rows)
-            confidence = read_confidence(rows, self._metric)
-            k, unreachable = np.full(len(rows), self.k_, dtype=np.int64), 0
-        alpha = self._predict_alpha(confidence, group)
+        groups = [Curves(self.alpha_curve_, self.cuts_, self.n_val_), *self.by_class_.values()]
+        group_of_class = np.zeros(self.num_classes_, dtype=np.int64)
+        group_of_class[list(self.by_class_)] = np.arange(1, len(groups))
+        table = CutTable.stack([curves.cuts for curves in groups], self.num_classes_)
+        pool = read_pool(rows, table, group_of_class, check_metric(self.metric))
+        alpha = _alpha(pool, [curves.alpha_curve for curves in groups])
+        k, unreachable = self._k(pool, table, rows)
+        lowest = lowest_alpha(self.lower_bound)
         if isinstance(labels_or_probs, Tensor):
             device = labels_or_probs.device
-            return Trust(
-                torch.from_numpy(alpha).to(device),
-                torch.from_numpy(k).to(device),
-                self._lowest,
-                unreachable,
-            )
-        return Trust(alpha, k, self._lowest, unreachable)
+            tensors = torch.from_numpy(alpha).to(device), torch.from_numpy(k).to(device)
+            return Trust(*tensors, lowest, unreachable)
+        return Trust(alpha, k, lowest, unreachable)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the settings and everything learned as JSON, in one step."""
-        if not hasattr(self, "curve_"):
+        if not hasattr(self, "alpha_curve_"):
             raise InputError("This TeacherNoise is not fitted yet: there is nothing to save.")
-        pooled = Curves(self.curve_, self.cuts_, self.n_val_)
+        pooled = Curves(self.alpha_curve_, self.cuts_, self.n_val_)
         write_noise(
             path,
             SavedNoise(self.get_params(), self.num_classes_, self.k_, pooled, self.by_class_),
@@ -158,12 +146,106 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
     def load(cls, path: str | PathLike[str]) -> TeacherNoise:
         """Read what :meth:`save` wrote."""
         saved = read_noise(path)
-        try:
-            noise = cls(**saved.settings)
-            noise._check_settings()
-        except (TypeError, InputError) as error:
-            raise InputError(f"{path} holds settings that no noise model has: {error}") from error
+        noise = cls(**saved.settings)
         noise.num_classes_, noise.k_ = saved.num_classes, saved.k
-        noise.curve_, noise.cuts_ = saved.pooled.curve, saved.pooled.cuts
+        noise.alpha_curve_, noise.cuts_ = saved.pooled.alpha_curve, saved.pooled.cuts
         noise.n_val_, noise.by_class_ = saved.pooled.n, saved.by_class
         return noise
+
+    def _fit_k(self, rows: TeacherRows, rank: Int[np.ndarray, " n"]) -> int | None:
+        if self.k == "auto":
+            return None
+        if self.k != "level":
+            fixed = int(self.k)
+            _check_served(fixed, rows)
+            return fixed
+        size = size_for_level(rank, rows.stored, self.level)
+        if size is None:
+            warnings.warn(
+                f"The teacher's top-{rows.stored} accuracy on V stays below the level "
+                f"{self.level}, and no more is stored: k is {rows.num_classes}, all classes.",
+                NoisyTeacherWarning,
+                stacklevel=3,
+            )
+            return rows.num_classes
+        return size
+
+    def _k(
+        self, pool: PoolReading, table: CutTable, rows: TeacherRows
+    ) -> tuple[Int[np.ndarray, " n"], int]:
+        """k(x), and how many rows have k = L for want of stored probabilities."""
+        if self.k_ is not None:
+            return np.full(len(rows), self.k_, dtype=np.int64), 0
+        k = np.where(pool.size > 0, np.maximum(pool.size, 2), rows.num_classes)
+        decided = table.complete[pool.group] & (rows.stored == rows.num_classes)
+        unreachable = int(((pool.size == 0) & ~decided).sum())
+        if unreachable:
+            warnings.warn(
+                f"k(x) of {unreachable / len(rows):.1%} of the rows is not reached within the "
+                f"stored probabilities: they get k = {rows.num_classes}, all classes.",
+                NoisyTeacherWarning,
+                stacklevel=3,
+            )
+        return k, unreachable
+
+
+def _rank_and_predicted(
+    rows: TeacherRows, truth: Int[np.ndarray, " n"]
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """The truth's place in the teacher's order, and the teacher's first choice."""
+    rank, predicted = np.empty_like(truth), np.empty_like(truth)
+
+    def fill(part: slice, block: Block) -> None:
+        rank[part] = block.rank(truth[part])
+        predicted[part] = block.top_class()
+
+    rows.each_block(fill)
+    return rank, predicted
+
+
+def _alpha(pool: PoolReading, curves: list[StepIsotonic]) -> Float[np.ndarray, " n"]:
+    """alpha(x) from the curve of each row's group."""
+    alpha = np.empty(len(pool.group), dtype=np.float32)
+    order = np.argsort(pool.group, kind="stable")
+    starts = np.searchsorted(pool.group[order], np.arange(1, len(curves)))
+    for curve, these in zip(curves, np.split(order, starts), strict=True):
+        alpha[these] = curve.predict(pool.confidence[these])
+    return alpha
+
+
+def _check_truth(y: ArrayLike | Tensor, rows: int, num_classes: int) -> Int[np.ndarray, " n"]:
+    truth = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    if truth.shape != (rows,):
+        raise InputError(
+            f"y must have shape ({rows},), one true class per row of V, but has {truth.shape}."
+        )
+    if rows == 0:
+        raise InputError("V is empty: a noise model needs examples with true labels.")
+    if truth.dtype.kind not in "iu":
+        raise InputError(f"y must hold integer classes, but it is {truth.dtype}.")
+    outside = (truth < 0) | (truth >= num_classes)
+    if outside.any():
+        raise InputError(
+            f"y must be from 0 to {num_classes - 1}, but row {int(outside.argmax())} "
+            f"is {truth[outside.argmax()]}."
+        )
+    if (truth == truth[0]).all():
+        raise InputError(f"V has examples of class {truth[0]} only; it needs at least 2 classes.")
+    return truth.astype(np.int64)
+
+
+def _check_stored(rows: TeacherRows) -> None:
+    if rows.stored < 2:
+        raise InputError(
+            "These labels store 1 probability per row; the noise model needs at least 2."
+        )
+
+
+def _check_served(k: int, rows: TeacherRows) -> None:
+    if k > rows.num_classes:
+        raise InputError(f"k must be from 2 to {rows.num_classes}, but it is {k}.")
+    if rows.stored < k < rows.num_classes:
+        raise InputError(
+            f"These labels store {rows.stored} of {rows.num_classes} probabilities per row, "
+            f"so they cannot serve k = {k}."
+        )

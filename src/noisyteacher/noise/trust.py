@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-LOWEST_ALPHA = 1e-3
-
 
 @dataclass(frozen=True)
 class Trust:

@@ -1,5 +1,5 @@
 """The HTML page of a run."""
 
-from noisyteacher.report.page import write_page
+from noisyteacher.report.run_page import write_run_page
 
-__all__ = ["write_page"]
+__all__ = ["write_run_page"]

@@ -3,7 +3,7 @@
 from noisyteacher.train.checkpoint import EpochRecord, History
 from noisyteacher.train.config import SGD, Adam, TrainConfig
 from noisyteacher.train.engine import Accuracy, Trained, summarise, train
-from noisyteacher.train.job import Inputs, Job, ModelSpec, TrainData, make_job
+from noisyteacher.train.job import Inputs, Job, BuildsModel, TrainData, make_job
 from noisyteacher.train.schedule import IMAGENET_STEPS, Constant, Cosine, Schedule, Steps
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "History",
     "Inputs",
     "Job",
-    "ModelSpec",
+    "BuildsModel",
     "Schedule",
     "Steps",
     "TrainConfig",

@@ -68,8 +68,8 @@ class TrainData:
                 )
 
 
-class ModelSpec(Protocol):
-    """Settings of a model (see ``models``)."""
+class BuildsModel(Protocol):
+    """Settings that make a model: those of ``models``, or a user's own."""
 
     def build(self) -> nn.Module: ...
 
@@ -79,7 +79,7 @@ class Job:
     """One student to train. All positions point into ``TrainData.inputs``."""
 
     name: str
-    model: ModelSpec
+    model: BuildsModel
     method: Method
     prepared: Prepared
     positions: np.ndarray  # (n,) of Rows
@@ -118,7 +118,7 @@ class Job:
 
 def make_job(
     name: str,
-    model: ModelSpec,
+    model: BuildsModel,
     method: Method,
     labels: TeacherLabels | None,
     *,

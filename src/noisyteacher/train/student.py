@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from noisyteacher.data import Views
 from noisyteacher.errors import InputError
 from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
+from noisyteacher.models import synchronise
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.job import Inputs, Job, TrainData, join, rows_in, take_rows, to_device
@@ -50,6 +51,8 @@ class StudentRun:
     """A student, its optimiser and the buffers of its steps."""
 
     def __init__(self, job: Job, arena: Arena, config: TrainConfig, processes: Processes) -> None:
+        if "strong" in job.method.views and not arena.views.has_strong:
+            raise InputError(f"{job.method!r} needs a strong view, and this data has none.")
         self.job, self.arena, self.config, self.processes = job, arena, config, processes
         self.device = arena.device
         self.on_gpu = self.device.type == "cuda"
@@ -75,6 +78,8 @@ class StudentRun:
             self.modules = job.method.modules(self.model, job.prepared.columns)  # type: ignore[arg-type]
         if job.init is not None:
             self.model.load_state_dict(job.init)
+        if self.on_gpu and self.processes.count > 1:
+            synchronise(self.model)
         self.model.to(self.device, memory_format=torch.channels_last)
         if self.modules is not None:
             self.modules.to(self.device)

@@ -30,8 +30,7 @@ def find(place: Path, options: ReadOptions) -> Found | None:
     images = images / images.name if (images / images.name).is_dir() else images
     if not images.is_dir():
         raise InputError(f"{place} has {attributes.name} and no folder img_align_celeba.")
-    # The lists and the folder's own time of change stand for 200 000 files.
-    files = (attributes, partition, images)
+    files = (attributes, partition, *sorted(images.iterdir()))
     return Found("CelebA", files, lambda: _read(attributes, partition, images, options.attribute))
 
 

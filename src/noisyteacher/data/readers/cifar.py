@@ -1,7 +1,7 @@
 """The official CIFAR-10 and CIFAR-100 python archives, packed or unpacked.
 
-Their batches are pickles. They are read by an unpickler that can build dictionaries, lists, numbers,
-strings and NumPy arrays, and refuses everything else, so that a file from a stranger runs no code.
+Their batches are pickles. They are read by an unpickler that can build dictionaries, lists,
+numbers, strings and NumPy arrays, and refuses everything else: a stranger's file runs no code.
 """
 
 from __future__ import annotations

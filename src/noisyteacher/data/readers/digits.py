@@ -20,6 +20,8 @@ def read() -> Source:
     inputs = (pixels / 16).astype(np.float32)
     ids = np.array([f"digit/{row}" for row in range(len(y))], np.str_)
     drawn = np.random.default_rng(_SEED).permutation(len(y))
-    test, train = np.sort(drawn[:_TEST_ROWS]), np.sort(drawn[_TEST_ROWS:])
-    parts = [Part(ids[rows], y[rows].astype(np.int64), inputs[rows]) for rows in (train, test)]
-    return Source("table", tuple(str(digit) for digit in range(10)), *parts)
+    train, test = (
+        Part(ids[rows], y[rows].astype(np.int64), inputs[rows])
+        for rows in (np.sort(drawn[_TEST_ROWS:]), np.sort(drawn[:_TEST_ROWS]))
+    )
+    return Source("table", tuple(str(digit) for digit in range(10)), train, test)

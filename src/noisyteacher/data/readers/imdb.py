@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ def find(place: Path, options: ReadOptions) -> Found | None:
         train, test = _files(folder / "train"), _files(folder / "test")
         if train:
             files = tuple(train + test)
-            return Found("aclImdb", files, lambda folder=folder: _read(folder, train, test))
+            return Found("aclImdb", files, partial(_read, folder, train, test))
     return None
 
 

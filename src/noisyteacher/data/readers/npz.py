@@ -87,8 +87,8 @@ def _labels(
     names = tuple(str(name) for name in arrays.get("classes", ()))
     if y not in arrays:
         return np.full(rows, -1), np.empty(0, np.int64), names
-    columns = [pa.array(arrays[key].reshape(-1)) if key in arrays else None for key in (y, y_test)]
-    return class_numbers(*columns, names)
+    test = pa.array(arrays[y_test].reshape(-1)) if y_test in arrays else None
+    return class_numbers(pa.array(arrays[y].reshape(-1)), test, names)
 
 
 def _ids(arrays: Mapping[str, np.ndarray], key: str, part: str, rows: int) -> np.ndarray:

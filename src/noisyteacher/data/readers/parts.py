@@ -43,6 +43,4 @@ def by_part(files: Sequence[Path]) -> PartFiles:
 
 def _of_part(files: Sequence[Path], names: tuple[str, ...]) -> tuple[Path, ...]:
     starts = tuple(name + mark for name in names for mark in "-_.")
-    return tuple(
-        sorted(f for f in files if f.name.startswith(starts) or f.parent.name in names)
-    )
+    return tuple(sorted(f for f in files if f.name.startswith(starts) or f.parent.name in names))

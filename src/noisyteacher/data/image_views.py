@@ -1,0 +1,251 @@
+"""Views of images: flip and shift, or a random resized crop; and the strong view of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import log
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from noisyteacher.data.dataset import Dataset
+from noisyteacher.data.strong_images import StrongImage
+from noisyteacher.data.views import DeviceConstants, require_share, uniform
+from noisyteacher.errors import InputError
+
+
+@dataclass(frozen=True)
+class _NormalisedViews:
+    """Normalisation with the training part's mean and standard deviation (channels in 0..1)."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    strong_view: StrongImage | None = field(default_factory=StrongImage, kw_only=True)
+    dtype: torch.dtype = field(default=torch.float32, kw_only=True)
+    _constants: DeviceConstants = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+            raise InputError(
+                f"Images need three means and three deviations above 0, not {self.mean} and "
+                f"{self.std}."
+            )
+        scale = tuple(1 / (255 * s) for s in self.std)
+        bias = tuple(-m / s for m, s in zip(self.mean, self.std, strict=True))
+        object.__setattr__(self, "_constants", DeviceConstants((scale, bias)))
+
+    @property
+    def has_strong(self) -> bool:
+        return self.strong_view is not None
+
+    def _normalise(self, pixels: Tensor) -> Tensor:
+        """(b, H, W, 3) values in 0..255 -> (b, 3, H, W) float32, channels last in memory."""
+        scale, bias = self._constants.on(pixels.device)
+        return torch.addcmul(bias, pixels, scale).permute(0, 3, 1, 2)
+
+    def _weak(self, x: Tensor, generator: Generator) -> Tensor:
+        raise NotImplementedError
+
+    def weak(self, x: Tensor, generator: Generator) -> Tensor:
+        """(b, 3, H, W) uint8 -> the augmented, normalised batch."""
+        return self._weak(x, generator).to(self.dtype, memory_format=torch.channels_last)
+
+    def strong(self, x: Tensor, generator: Generator) -> Tensor:
+        """(b, 3, H, W) uint8 -> its own draw of the weak view, then the strong change."""
+        if self.strong_view is None:
+            raise InputError("These views have no strong view.")
+        return self.strong_view(self._weak(x, generator), generator).to(
+            self.dtype, memory_format=torch.channels_last
+        )
+
+    def crop(self, x: Tensor, generator: Generator) -> Tensor:
+        """(b, 3, H, W) uint8 -> one random crop-and-resize view, for view statistics."""
+        return self._normalise(_pixels(crop_resize_view(x, generator))).to(
+            self.dtype, memory_format=torch.channels_last
+        )
+
+
+@dataclass(frozen=True)
+class ImageViews(_NormalisedViews):
+    """Small images: horizontal flip, and shifts by whole pixels up to ``shift`` of each side.
+
+    The border is repeated where a shift uncovers it. Whole pixels make the weak view one gather,
+    and keep the pixels as they are.
+    """
+
+    flip: bool = True
+    shift: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_share("shift", self.shift)
+
+    @classmethod
+    def of(cls, dataset: Dataset, dtype: torch.dtype = torch.float32) -> ImageViews:
+        """With the dataset's own normalisation."""
+        return cls(dataset.mean, dataset.std, dtype=dtype)
+
+    def plain(self, x: Tensor) -> Tensor:
+        """(b, 3, H, W) uint8 -> the normalised batch."""
+        return self._normalise(_pixels(x)).to(self.dtype, memory_format=torch.channels_last)
+
+    def _weak(self, x: Tensor, generator: Generator) -> Tensor:
+        pixels = _pixels(x)
+        _, height, width, _ = pixels.shape
+        down, across = round(self.shift * height), round(self.shift * width)
+        if not (self.flip or down or across):
+            return self._normalise(pixels)
+        rows = _shifted(pixels, height, down, generator)
+        columns = _shifted(pixels, width, across, generator)
+        if self.flip:
+            columns = _flipped(columns, generator)
+        return self._normalise(_gather(pixels, rows, columns))
+
+
+@dataclass(frozen=True)
+class ResizedCropViews(_NormalisedViews):
+    """Photographs: a crop of random area and shape, scaled to ``size``, and a horizontal flip.
+
+    A crop wider or taller than the image is cut to it, where the usual recipe draws again: shapes
+    stay static. ``plain`` takes the middle ``size`` × ``size``. Sampling is bilinear, so store
+    images at most about twice as large as ``size``.
+    """
+
+    size: int = 224
+    area: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size < 1:
+            raise InputError(f"size must be at least 1, not {self.size}.")
+        _check_crop(self.area, self.ratio)
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, size: int = 224, dtype: torch.dtype = torch.float32
+    ) -> ResizedCropViews:
+        """With the dataset's own normalisation."""
+        return cls(dataset.mean, dataset.std, size=size, dtype=dtype)
+
+    def plain(self, x: Tensor) -> Tensor:
+        """(b, 3, H, W) uint8 -> (b, 3, size, size), the normalised middle."""
+        height, width = x.shape[2:]
+        if min(height, width) < self.size:
+            scaled = F.interpolate(
+                x.float(), (self.size, self.size), mode="bilinear", antialias=False
+            )
+            return self._normalise(_pixels(scaled)).to(
+                self.dtype, memory_format=torch.channels_last
+            )
+        top, left = (height - self.size) // 2, (width - self.size) // 2
+        middle = x[:, :, top : top + self.size, left : left + self.size]
+        return self._normalise(_pixels(middle)).to(self.dtype, memory_format=torch.channels_last)
+
+    def _weak(self, x: Tensor, generator: Generator) -> Tensor:
+        flip = torch.rand(len(x), 1, generator=generator, device=x.device) < 0.5
+        cropped = _random_crop(
+            x, generator, self.area, self.ratio, (self.size, self.size), mirror=flip
+        )
+        return self._normalise(_pixels(cropped))
+
+    def crop(self, x: Tensor, generator: Generator) -> Tensor:
+        """(b, 3, H, W) uint8 -> one random crop-and-resize view of (b, 3, size, size)."""
+        size = (self.size, self.size)
+        return self._normalise(_pixels(crop_resize_view(x, generator, size=size))).to(
+            self.dtype, memory_format=torch.channels_last
+        )
+
+
+def crop_resize_view(
+    x: Tensor,
+    generator: Generator,
+    area: tuple[float, float] = (0.5, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    size: tuple[int, int] | None = None,
+) -> Tensor:
+    """(b, 3, H, W) -> a random crop of each image, scaled back: float32, same range of values.
+
+    The views from which UPS and fidelity weighting take the teacher's spread. The paper names no
+    sizes; a crop here keeps half of the image or more.
+    """
+    _check_crop(area, ratio)
+    height, width = size or x.shape[2:]
+    return _random_crop(x, generator, area, ratio, (height, width), mirror=None)
+
+
+def _check_crop(area: tuple[float, float], ratio: tuple[float, float]) -> None:
+    if not 0 < area[0] <= area[1] <= 1:
+        raise InputError(f"A crop's area is a range of shares within (0, 1], not {area}.")
+    if not 0 < ratio[0] <= ratio[1]:
+        raise InputError(f"A crop's ratio is a range of numbers above 0, not {ratio}.")
+
+
+def _pixels(x: Tensor) -> Tensor:
+    """(b, 3, H, W) -> (b, H, W, 3), a view."""
+    return x.permute(0, 2, 3, 1)
+
+
+def _shifted(pixels: Tensor, length: int, reach: int, generator: Generator) -> Tensor:
+    """(b, length) int64: which row (or column) is shown where, after each image's own shift."""
+    count, device = len(pixels), pixels.device
+    index = torch.arange(length, device=device)
+    if not reach:
+        return index.expand(count, length)
+    by = torch.randint(-reach, reach + 1, (count, 1), generator=generator, device=device)
+    return (index + by).clamp_(0, length - 1)
+
+
+def _flipped(columns: Tensor, generator: Generator) -> Tensor:
+    """Mirror the columns of every second image, on average."""
+    last = columns.shape[1] - 1
+    mirrored = torch.rand(len(columns), 1, generator=generator, device=columns.device) < 0.5
+    return torch.where(mirrored, last - columns, columns)
+
+
+def _gather(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """(b, H, W, 3) at each image's own (b, H) rows and (b, W) columns."""
+    image = torch.arange(len(pixels), device=pixels.device)[:, None, None]
+    return pixels[image, rows[:, :, None], columns[:, None, :]]
+
+
+def _random_crop(
+    x: Tensor,
+    generator: Generator,
+    area: tuple[float, float],
+    ratio: tuple[float, float],
+    size: tuple[int, int],
+    mirror: Tensor | None,
+) -> Tensor:
+    """(b, 3, H, W) -> float32 (b, 3, *size): one crop per image, bilinear."""
+    count, _, height, width = x.shape
+    device = x.device
+    share = uniform((count, 1), *area, generator, device) * (height * width)
+    shape = uniform((count, 1), log(ratio[0]), log(ratio[1]), generator, device).exp_()
+    # As shares of the image's own sides; what would stand out is cut off.
+    across = (share * shape).sqrt_().div_(width).clamp_(max=1)
+    down = (share / shape).sqrt_().div_(height).clamp_(max=1)
+    left, top = (
+        (1 - side) * torch.rand(count, 1, generator=generator, device=device)
+        for side in (across, down)
+    )
+    columns = left + across * _centres(size[1], device)
+    rows = top + down * _centres(size[0], device)
+    if mirror is not None:
+        columns = torch.where(mirror, columns.flip(1), columns)
+    grid = torch.stack(
+        [
+            columns[:, None, :].expand(count, *size),
+            rows[:, :, None].expand(count, *size),
+        ],
+        dim=-1,
+    )
+    return F.grid_sample(
+        x.float(), grid * 2 - 1, mode="bilinear", padding_mode="border", align_corners=False
+    )
+
+
+def _centres(length: int, device: torch.device) -> Tensor:
+    """(length,) centres of pixels, as shares of a side."""
+    return (torch.arange(length, device=device) + 0.5) / length

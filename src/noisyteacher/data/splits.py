@@ -1,0 +1,162 @@
+"""The split of the training part into A, V, S and U.
+
+A (gold) depends on the seed and its size alone: larger sets hold the smaller ones. V (fits the
+noise model), S (picks epochs and hyper-parameters) and U (the pool) are drawn anew in each trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from numbers import Integral, Real
+
+import numpy as np
+
+from noisyteacher.data.dataset import positions_of
+from noisyteacher.errors import InputError, first_few
+
+_GOLD_STREAM, _TRIAL_STREAM = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Positions in the training part, each (m,) int64; ``drawn`` says how to draw them again."""
+
+    gold: np.ndarray
+    val: np.ndarray
+    selection: np.ndarray
+    pool: np.ndarray
+    drawn: Mapping[str, int | bool] = field(default_factory=dict)
+
+    def check(self, n: int) -> None:
+        """Refuse positions outside 0..n-1, repeats, and examples in two sets at once."""
+        sets = {"gold": self.gold, "val": self.val, "selection": self.selection, "pool": self.pool}
+        for name, rows in sets.items():
+            if len(rows) and (rows.min() < 0 or rows.max() >= n):
+                raise InputError(f"{name} has positions outside 0..{n - 1}.")
+            if len(np.unique(rows)) != len(rows):
+                raise InputError(f"{name} holds some examples more than once.")
+        for one, other in combinations(sets, 2):
+            shared = np.intersect1d(sets[one], sets[other])
+            if len(shared):
+                raise InputError(
+                    f"{one} and {other} share {len(shared)} examples, at positions "
+                    f"{first_few(shared.tolist())}; the sets must be disjoint."
+                )
+
+
+def split(
+    y: np.ndarray | int,
+    labeled: int | float,
+    val: int = 500,
+    selection: int = 500,
+    seed: int = 0,
+    trial: int = 0,
+    stratified: bool = False,
+) -> Split:
+    """Draw A of ``labeled`` rows (a whole number) or of that share of the data (a float below 1).
+
+    ``y`` are the labels (n,), or their number n. Rows whose label is unknown (-1) go to the pool.
+    ``stratified`` keeps the classes' shares in A; V and S are drawn evenly at random.
+    """
+    labels = _labels(y, stratified)
+    n = len(labels)
+    known = np.flatnonzero(labels >= 0)
+    size = _size(labeled, n)
+    for name, value in (("val", val), ("selection", selection), ("seed", seed), ("trial", trial)):
+        _require_whole(name, value)
+    if size + val + selection > len(known):
+        raise InputError(
+            f"A of {size}, V of {val} and S of {selection} need {size + val + selection} labelled "
+            f"examples, and there are {len(known)}."
+        )
+    order = known[np.random.default_rng([_GOLD_STREAM, seed]).permutation(len(known))]
+    if stratified:
+        order = order[_proportional(labels[order])]
+    gold, rest = order[:size], np.sort(order[size:])
+    rng = np.random.default_rng([_TRIAL_STREAM, seed, trial, size])
+    rest = rest[rng.permutation(len(rest))]
+    drawn = Split(
+        gold=np.sort(gold),
+        val=np.sort(rest[:val]),
+        selection=np.sort(rest[val : val + selection]),
+        pool=np.sort(np.concatenate([rest[val + selection :], np.flatnonzero(labels < 0)])),
+        drawn={"seed": int(seed), "trial": int(trial), "stratified": bool(stratified)},
+    )
+    drawn.check(n)
+    return drawn
+
+
+def split_by_ids(
+    ids: np.ndarray,
+    gold: np.ndarray,
+    val: np.ndarray,
+    selection: np.ndarray | None = None,
+    pool: np.ndarray | None = None,
+) -> Split:
+    """A split the user chose, by ids; without ``pool``, all other examples are the pool."""
+    none = np.empty(0, np.int64)
+    parts: dict[str, np.ndarray] = {
+        name: none if wanted is None else positions_of(ids, wanted, "the training part")
+        for name, wanted in (("gold", gold), ("val", val), ("selection", selection), ("pool", pool))
+    }
+    _check_ids(ids, parts)
+    if pool is None:
+        used = np.concatenate([parts["gold"], parts["val"], parts["selection"]])
+        parts["pool"] = np.setdiff1d(np.arange(len(ids)), used)
+    chosen = Split(parts["gold"], parts["val"], parts["selection"], parts["pool"])
+    chosen.check(len(ids))
+    return chosen
+
+
+def _check_ids(ids: np.ndarray, parts: dict[str, np.ndarray]) -> None:
+    """Say by id, which the user knows, what ``Split.check`` would say by position."""
+    for one, other in combinations(parts, 2):
+        shared = np.intersect1d(parts[one], parts[other])
+        if len(shared):
+            raise InputError(
+                f"{one} and {other} share {len(shared)} ids: {first_few(ids[shared].tolist())}; "
+                "the sets must be disjoint."
+            )
+
+
+def _require_whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
+        raise InputError(f"{name} must be a whole number of at least 0, not {value!r}.")
+
+
+def _labels(y: object, stratified: bool) -> np.ndarray:
+    if isinstance(y, Integral):
+        if stratified:
+            raise InputError("A stratified split needs the labels, not their number.")
+        return np.zeros(max(int(y), 0), np.int64)
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise InputError(
+            f"y must be whole numbers of shape (n,), not {labels.dtype} of shape {labels.shape}."
+        )
+    return labels.astype(np.int64)
+
+
+def _size(labeled: object, n: int) -> int:
+    if isinstance(labeled, bool) or not isinstance(labeled, Real):
+        raise InputError(f"labeled must be a number of examples or a share, not {labeled!r}.")
+    if isinstance(labeled, Integral):
+        size = int(labeled)
+    elif 0 < float(labeled) < 1:
+        size = round(float(labeled) * n)
+    else:
+        raise InputError(f"A share of labelled examples lies between 0 and 1, not {labeled!r}.")
+    if size < 1:
+        raise InputError(f"A must hold at least one example; {labeled!r} of {n} is {size}.")
+    return size
+
+
+def _proportional(labels: np.ndarray) -> np.ndarray:
+    """An order in which every beginning holds each class in (nearly) its overall share."""
+    by_class = np.argsort(labels, kind="stable")
+    counts = np.unique(labels, return_counts=True)[1]
+    rank = np.empty(len(labels))
+    rank[by_class] = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    return np.argsort(rank, kind="stable")

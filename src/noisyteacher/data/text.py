@@ -1,0 +1,282 @@
+"""Texts to tensors: TF-IDF or hashed n-grams as padded bags, or a tokenizer's sequences.
+
+A fitted featurizer is saved as JSON, so that a student's folder can read new texts in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+import torch
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from torch import Tensor
+
+from noisyteacher.data.text_views import BagViews, EncoderViews
+from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
+
+
+class Featurizer(Protocol):
+    """Turns texts into two tensors with one row per text, and knows which views suit them."""
+
+    @property
+    def features(self) -> int:
+        """How many different entries (words, tokens) there can be."""
+        ...
+
+    @property
+    def fitted(self) -> bool:
+        """Whether ``transform`` can be called."""
+        ...
+
+    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Learn from the training texts, and transform them."""
+        ...
+
+    def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """(n, m) indices or token ids, and (n, m) values or attention mask."""
+        ...
+
+    def views(self) -> BagViews | EncoderViews:
+        """The views of these tensors."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to make it again, under its ``kind``."""
+        ...
+
+
+class Tfidf:
+    """TF-IDF entries of the most frequent words, as rows of (index, value), zero-padded.
+
+    ``sublinear`` counts a word that occurs c times as 1 + log c. A text with more than
+    ``max_entries`` different words keeps those of the largest values.
+    """
+
+    def __init__(
+        self,
+        max_features: int = 20_000,
+        ngrams: tuple[int, int] = (1, 1),
+        sublinear: bool = True,
+        max_entries: int = 512,
+    ) -> None:
+        self.max_features = max_features
+        self.ngrams = ngrams
+        self.sublinear = sublinear
+        self.max_entries = max_entries
+
+    def fit(self, texts: Sequence[str]) -> Tfidf:
+        """Learn the vocabulary and its weights."""
+        self.fit_transform(texts)
+        return self
+
+    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Both in one pass over the texts, which takes most of the time."""
+        vectorizer = self._vectorizer(max_features=self.max_features)
+        try:
+            matrix = vectorizer.fit_transform(texts)
+        except ValueError as error:
+            raise InputError(f"TF-IDF found no words in {len(texts)} texts.") from error
+        self.vectorizer_ = vectorizer
+        return padded_bags(matrix, self.max_entries)
+
+    @property
+    def fitted(self) -> bool:
+        return hasattr(self, "vectorizer_")
+
+    @property
+    def features(self) -> int:
+        return len(self._fitted().vocabulary_)
+
+    def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """(n, m) int64 indices and (n, m) float32 values."""
+        return padded_bags(self._fitted().transform(texts), self.max_entries)
+
+    def views(self) -> BagViews:
+        return BagViews()
+
+    def to_json(self) -> dict[str, Any]:
+        fitted = self._fitted()
+        words = sorted(fitted.vocabulary_, key=fitted.vocabulary_.get)
+        return {
+            "kind": "tfidf",
+            "max_features": self.max_features,
+            "ngrams": self.ngrams,
+            "sublinear": self.sublinear,
+            "max_entries": self.max_entries,
+            "words": words,
+            "idf": fitted.idf_.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Tfidf:
+        """Made again as it was fitted."""
+        made = cls(
+            saved["max_features"],
+            tuple(saved["ngrams"]),
+            saved["sublinear"],
+            saved["max_entries"],
+        )
+        vocabulary = {word: i for i, word in enumerate(saved["words"])}
+        made.vectorizer_ = made._vectorizer(vocabulary=vocabulary)
+        made.vectorizer_.idf_ = np.array(saved["idf"])
+        made.vectorizer_.vocabulary_ = vocabulary
+        return made
+
+    def _vectorizer(self, **more: Any) -> TfidfVectorizer:
+        return TfidfVectorizer(
+            ngram_range=self.ngrams, sublinear_tf=self.sublinear, dtype=np.float64, **more
+        )
+
+    def _fitted(self) -> TfidfVectorizer:
+        if not self.fitted:
+            raise InputError("This Tfidf is not fitted yet; call fit(texts) first.")
+        return self.vectorizer_
+
+
+@dataclass(frozen=True)
+class HashedNgrams:
+    """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep."""
+
+    buckets: int = 2**18
+    ngrams: tuple[int, int] = (1, 2)
+    max_entries: int = 512
+
+    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Nothing is learned."""
+        return self.transform(texts)
+
+    @property
+    def fitted(self) -> bool:
+        return True
+
+    @property
+    def features(self) -> int:
+        return self.buckets
+
+    def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """(n, m) int64 indices and (n, m) float32 values; rows of unit length."""
+        vectorizer = HashingVectorizer(n_features=self.buckets, ngram_range=self.ngrams)
+        return padded_bags(vectorizer.transform(texts), self.max_entries)
+
+    def views(self) -> BagViews:
+        return BagViews()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "hashed",
+            "buckets": self.buckets,
+            "ngrams": self.ngrams,
+            "max_entries": self.max_entries,
+        }
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> HashedNgrams:
+        """Made again from its settings."""
+        return cls(saved["buckets"], tuple(saved["ngrams"]), saved["max_entries"])
+
+
+class Tokens:
+    """Sequences of a Hugging Face tokenizer, by name or local folder, cut and padded."""
+
+    def __init__(self, tokenizer: str | Path, max_length: int = 256) -> None:
+        self.tokenizer = str(tokenizer)
+        self.max_length = max_length
+        self._loaded = _load_tokenizer(self.tokenizer)
+
+    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Nothing is learned."""
+        return self.transform(texts)
+
+    @property
+    def fitted(self) -> bool:
+        return True
+
+    @property
+    def features(self) -> int:
+        return len(self._loaded)
+
+    def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """(n, max_length) int64 token ids and attention mask."""
+        coded = self._loaded(
+            list(texts),
+            truncation=True,
+            padding="max_length",
+            max_length=self.max_length,
+            return_tensors="pt",
+        )
+        return coded["input_ids"], coded["attention_mask"]
+
+    def views(self) -> EncoderViews:
+        mask = self._loaded.mask_token_id
+        mask = self._loaded.unk_token_id if mask is None else mask
+        special = tuple(sorted(set(self._loaded.all_special_ids) - {self._loaded.unk_token_id}))
+        return EncoderViews(mask_id=mask, keep_ids=special)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "tokens", "tokenizer": self.tokenizer, "max_length": self.max_length}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Tokens:
+        """Made again from the tokenizer's name or folder."""
+        return cls(saved["tokenizer"], saved["max_length"])
+
+
+def _load_tokenizer(name: str) -> Any:
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise InputError(
+            "Tokenizers need transformers: install it with `pip install noisyteacher[hf]`."
+        ) from error
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise InputError(f"No tokenizer could be loaded from {name!r}: {error}") from error
+
+
+def padded_bags(matrix: csr_matrix, max_entries: int) -> tuple[Tensor, Tensor]:
+    """(n, d) sparse rows -> (n, m) int64 indices and (n, m) float32 values, m ≤ max_entries.
+
+    Rows with more entries keep those of the largest size; padding has index 0 and value 0.
+    """
+    matrix = csr_matrix(matrix)
+    lengths = np.diff(matrix.indptr)
+    width = int(min(max_entries, lengths.max(initial=1)))
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    # Within each row, the largest entries first.
+    order = np.lexsort((-np.abs(matrix.data), row))
+    rank = np.arange(len(order)) - np.repeat(matrix.indptr[:-1], lengths)
+    kept = rank < width
+    indices = np.zeros((len(lengths), width), np.int64)
+    values = np.zeros((len(lengths), width), np.float32)
+    indices[row[kept], rank[kept]] = matrix.indices[order][kept]
+    values[row[kept], rank[kept]] = matrix.data[order][kept]
+    return torch.from_numpy(indices), torch.from_numpy(values)
+
+
+_FROM_JSON: dict[str, Callable[[dict[str, Any]], Featurizer]] = {
+    "tfidf": Tfidf.from_json,
+    "hashed": HashedNgrams.from_json,
+    "tokens": Tokens.from_json,
+}
+
+
+def save_featurizer(featurizer: Featurizer, path: str | Path) -> None:
+    """Write a featurizer as JSON."""
+    write_atomic(path, orjson.dumps(featurizer.to_json()))
+
+
+def load_featurizer(path: str | Path) -> Featurizer:
+    """Read a featurizer back; it transforms as it did when saved."""
+    try:
+        saved = orjson.loads(Path(path).read_bytes())
+        return _FROM_JSON[saved["kind"]](saved)
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not a saved featurizer: {error}.") from error

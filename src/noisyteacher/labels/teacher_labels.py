@@ -1,0 +1,307 @@
+"""TeacherLabels: soft labels keyed by example id, dense or top-k with the mass of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from noisyteacher.errors import InputError, first_few
+from noisyteacher.labels import store
+from noisyteacher.labels.blocks import blocks_of_logits, blocks_of_probs, compress_topk
+from noisyteacher.labels.checks import (
+    ArrayLike,
+    as_array,
+    check_shape,
+    check_text,
+    clean_classes,
+    clean_extras,
+    clean_k,
+    clean_mass,
+    clean_temperature,
+)
+from noisyteacher.labels.ids import IdLookup, IdsLike, check_unique, clean_ids
+from noisyteacher.labels.record import Record
+from noisyteacher.labels.topk import (
+    LogAndProbs,
+    TopK,
+    compress,
+    dense,
+    logs,
+    normalised,
+    row_blocks,
+    row_mass,
+)
+
+
+class TeacherLabels(Record):
+    """What a teacher said about n examples with L classes, of which the top k are stored.
+
+    Make it with ``from_probs``, ``from_logits``, ``from_topk``, ``average`` or ``open``. The
+    log-probabilities were rounded to float16 when it was made; everything it shows follows from
+    the rounded values, so that labels saved and opened again are the same to the last bit.
+
+    Columns: ``ids`` (n,) int64 or str, ``topk_index`` (n, k) unsigned, ``topk_logprob`` (n, k)
+    float16 descending (the lower class first in a tie), ``missing`` (n,) float32: mass on no class
+    at all, which the probabilities leave out. ``extras``: further columns by name, each (n, ...):
+    ``embedding`` (n, d), ``view_mean`` and ``view_std`` (n, 2, L) at temperatures 1 and 2.
+    """
+
+    @classmethod
+    def from_probs(
+        cls,
+        ids: IdsLike,
+        probs: ArrayLike,
+        classes: Sequence[str] | None = None,
+        k: int | None = None,
+        *,
+        missing: ArrayLike | None = None,
+        extras: Mapping[str, ArrayLike] | None = None,
+        teacher: str | None = None,
+        revision: str | None = None,
+        temperature: float | None = None,
+    ) -> Self:
+        """Labels from (n, L) probabilities whose rows sum to 1.
+
+        ``k`` classes are stored per row, all of them by default; ``temperature`` only records what
+        the probabilities were made with.
+        """
+        array = as_array(probs, "probs")
+        unique = _unique_ids(ids)
+        check_shape(array, "probs", (len(unique), "L"))
+        names = clean_classes(classes, array.shape[1])
+        blocks = blocks_of_probs(array, unique)
+        top = compress(blocks, len(unique), len(names), clean_k(k, len(names)))
+        return cls._make(
+            unique, names, top, missing, extras, teacher, revision, clean_temperature(temperature)
+        )
+
+    @classmethod
+    def from_logits(
+        cls,
+        ids: IdsLike,
+        logits: ArrayLike,
+        classes: Sequence[str] | None = None,
+        k: int | None = None,
+        *,
+        missing: ArrayLike | None = None,
+        extras: Mapping[str, ArrayLike] | None = None,
+        teacher: str | None = None,
+        revision: str | None = None,
+        temperature: float = 1.0,
+    ) -> Self:
+        """Labels from the softmax of (n, L) logits divided by ``temperature``."""
+        array = as_array(logits, "logits")
+        unique = _unique_ids(ids)
+        check_shape(array, "logits", (len(unique), "L"))
+        names = clean_classes(classes, array.shape[1])
+        positive = clean_temperature(temperature) or 1.0
+        blocks = blocks_of_logits(array, unique, positive)
+        top = compress(blocks, len(unique), len(names), clean_k(k, len(names)))
+        return cls._make(unique, names, top, missing, extras, teacher, revision, positive)
+
+    @classmethod
+    def from_topk(
+        cls,
+        ids: IdsLike,
+        index: ArrayLike,
+        prob: ArrayLike,
+        tail: ArrayLike,
+        classes: Sequence[str],
+        *,
+        missing: ArrayLike | None = None,
+        extras: Mapping[str, ArrayLike] | None = None,
+        teacher: str | None = None,
+        revision: str | None = None,
+        temperature: float | None = None,
+    ) -> Self:
+        """Labels of which only the top classes are known.
+
+        ``index`` (n, k): the k most probable classes in any order; ``prob`` (n, k): theirs;
+        ``tail`` (n,): the mass of all other classes. ``prob`` and ``tail`` of a row sum to 1.
+        """
+        unique = _unique_ids(ids)
+        names = clean_classes(classes)
+        top = compress_topk(index, prob, tail, unique, len(names))
+        return cls._make(
+            unique, names, top, missing, extras, teacher, revision, clean_temperature(temperature)
+        )
+
+    @classmethod
+    def average(cls, stores: Sequence[TeacherLabels], k: int | None = None) -> Self:
+        """Several teachers as one: the mean of their dense probabilities and of ``missing``.
+
+        All must have the same ids, in any order, and the same classes. The result has the first
+        one's order, stores all classes unless ``k`` says otherwise, and has no extras.
+        """
+        if not stores:
+            raise InputError("there is nothing to average: no teacher labels were given.")
+        first = stores[0]
+        check_unique(first.ids)
+        aligned = [first, *(_aligned(other, first, n) for n, other in enumerate(stores[1:], 1))]
+        rows, classes = len(first), first.num_classes
+        top = compress(_mean_blocks(aligned), rows, classes, clean_k(k, classes))
+        missing = np.mean([labels.missing for labels in aligned], axis=0, dtype=np.float64)
+        names = [labels.teacher or "unnamed" for labels in aligned]
+        temperatures = {labels.temperature for labels in aligned}
+        return cls._make(
+            first.ids.copy(),
+            first.classes,
+            top,
+            missing,
+            extras=None,
+            teacher=f"mean of {', '.join(names)}",
+            revision=None,
+            temperature=temperatures.pop() if len(temperatures) == 1 else None,
+        )
+
+    @classmethod
+    def _make(
+        cls,
+        ids: npt.NDArray[Any],
+        classes: tuple[str, ...],
+        top: TopK,
+        missing: ArrayLike | None,
+        extras: Mapping[str, ArrayLike] | None,
+        teacher: str | None,
+        revision: str | None,
+        temperature: float | None,
+    ) -> Self:
+        check_text("the teacher's name and revision", teacher, revision)
+        mass = np.zeros(len(ids)) if missing is None else clean_mass(missing, ids, "missing")
+        return cls(
+            ids=ids,
+            classes=classes,
+            topk_index=top.indices,
+            topk_logprob=top.logprobs,
+            stored_tail=top.tail,
+            missing=mass.astype(np.float32),
+            extras=clean_extras(extras, ids, len(classes)),
+            teacher=teacher,
+            revision=revision,
+            temperature=temperature,
+        )
+
+    @classmethod
+    def open(cls, path: str | Path, extras: Iterable[str] | None = None) -> Self:
+        """Read a label store and check its hashes.
+
+        ``extras`` names the extra columns to read, all of them by default; embeddings of a large
+        pool may be much larger than its labels.
+        """
+        return cls(**vars(store.read(Path(path), extras)))
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write a label store, a folder, that ``open`` gives back bit for bit.
+
+        An existing store is refused, or with ``overwrite`` replaced in one step: whoever opens
+        the folder finds the old store or the new one, also after a crash.
+        """
+        check_unique(self.ids)
+        store.write(self, Path(path), overwrite)
+
+    @property
+    def num_classes(self) -> int:
+        """L."""
+        return len(self.classes)
+
+    @property
+    def k(self) -> int:
+        """How many classes are stored per row; L when the labels are dense."""
+        return int(self.topk_index.shape[1])
+
+    @property
+    def topk_prob(self) -> npt.NDArray[np.float32]:
+        """(n, k) probabilities of the stored classes, which sum to 1 with ``tail``."""
+        return normalised(self.topk_logprob, self._mass)
+
+    @property
+    def tail(self) -> npt.NDArray[np.float32]:
+        """(n,) mass of the classes that are not stored."""
+        return self.stored_tail / self._mass
+
+    @property
+    def probs(self) -> npt.NDArray[np.float32]:
+        """(n, L) probabilities, the tail spread evenly over the classes that are not stored.
+
+        Made anew at every access. A class that is not stored is always below the stored ones.
+        """
+        return dense(self.topk_index, self.topk_prob, self.tail, self.num_classes)
+
+    @property
+    def hard(self) -> npt.NDArray[np.int64]:
+        """(n,) the most probable class."""
+        return self.topk_index[:, 0].astype(np.int64)
+
+    @cached_property
+    def _mass(self) -> npt.NDArray[np.float32]:
+        return row_mass(self.topk_logprob, self.stored_tail)
+
+    @cached_property
+    def _lookup(self) -> IdLookup:
+        return IdLookup(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, ids: IdsLike) -> Self:
+        """The rows of ``ids``, in that order; repeats are allowed."""
+        return self._rows(self._lookup.rows(clean_ids(ids)))
+
+    def chunks(self, size: int) -> Iterator[Self]:
+        """The rows in order, ``size`` at a time, without a copy."""
+        if size < 1:
+            raise InputError(f"the size of a chunk must be at least 1, got {size}.")
+        return (self._rows(slice(at, at + size)) for at in range(0, len(self), size))
+
+    def _rows(self, rows: npt.NDArray[np.int64] | slice) -> Self:
+        def pick(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            if isinstance(rows, slice):
+                return column[rows]
+            return np.take(column, rows, axis=0)
+
+        return replace(
+            self,
+            ids=pick(self.ids),
+            topk_index=pick(self.topk_index),
+            topk_logprob=pick(self.topk_logprob),
+            stored_tail=pick(self.stored_tail),
+            missing=pick(self.missing),
+            extras={name: pick(column) for name, column in self.extras.items()},
+        )
+
+    def __repr__(self) -> str:
+        kept = "all" if self.k == self.num_classes else f"top {self.k}"
+        extras = "".join(f", {name}" for name in self.extras)
+        return f"TeacherLabels({len(self)} rows, {kept} of {self.num_classes} classes{extras})"
+
+
+def _unique_ids(ids: IdsLike) -> npt.NDArray[Any]:
+    cleaned = clean_ids(ids)
+    check_unique(cleaned)
+    return cleaned
+
+
+def _aligned(other: TeacherLabels, first: TeacherLabels, number: int) -> TeacherLabels:
+    """``other`` in the order of ``first``'s ids, which must be the same set."""
+    if other.classes != first.classes:
+        raise InputError(f"labels 0 and {number} to average have different classes.")
+    absent = first.ids[other._lookup.find(first.ids) < 0].tolist()
+    extra = other.ids[first._lookup.find(other.ids) < 0].tolist()
+    if absent:
+        raise InputError(f"labels {number} to average lack the ids {first_few(absent)}.")
+    if extra:
+        raise InputError(f"labels 0 to average lack the ids {first_few(extra)} of labels {number}.")
+    return other.take(first.ids)
+
+
+def _mean_blocks(aligned: Sequence[TeacherLabels]) -> Iterator[LogAndProbs]:
+    for rows in row_blocks(len(aligned[0]), aligned[0].num_classes):
+        mean = np.mean([labels._rows(rows).probs for labels in aligned], axis=0)
+        mean /= mean.sum(axis=1, keepdims=True)
+        yield LogAndProbs(logs(mean), mean)

@@ -1,0 +1,138 @@
+"""SLaM: add the teacher's noise to the student before comparing it with the teacher's label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisyteacher.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.losses import (
+    BaseLoss,
+    CrossEntropy,
+    check_normalize,
+    resolve_base,
+    slam_loss,
+    sparse_slam_loss,
+)
+from noisyteacher.methods.base import Batch, Columns, Grid, Rows
+from noisyteacher.methods.targets import SHORTLIST, PlainMethod, TargetMethod, pool_labels
+from noisyteacher.noise import TeacherNoise
+
+
+@dataclass(frozen=True, repr=False)
+class SLaM(TargetMethod):
+    """Student-label mixing. Rows at alpha = 0.5, the lower bound, pull at nothing.
+
+    Args:
+        base: the loss on the mix: ``"ce"``, ``"taylor_ce"``, ``"poly1"``, a base loss of
+            ``losses``, or a method that is one, as in ``SLaM(base=TaylorCE(2))``.
+        normalize: the form of the mix, ``"sum"``, ``"none"`` or ``"k-1"``.
+        hard: train on the teacher's top class; alpha, k and the shortlist still come from its
+            probabilities.
+        lower_bound, k, threshold, metric, per_class, level: those of ``TeacherNoise``.
+    """
+
+    base: BaseLoss | PlainMethod | str = CrossEntropy()  # noqa: RUF009  frozen
+    normalize: str = "sum"
+    hard: bool = False
+    lower_bound: float = 0.5
+    k: int | str = "auto"
+    threshold: float = 0.9
+    metric: str = "margin"
+    per_class: bool = False
+    level: float = 0.6
+
+    formula: ClassVar[str] = "ce(ys, mix(f; α(x), k(x)))"
+    reference: ClassVar[str] = "SLaM, NeurIPS 2023"
+    unverified: ClassVar[str] = 'which form of the mix the authors ran; "sum" did best here'
+    grid: ClassVar[Grid] = {"lower_bound": (0.5,)}
+    other_grids: ClassVar[dict[str, Grid]] = {
+        "imagenet": {"lower_bound": (0.55, 0.60, 0.65, 0.70), "k": (5,)},
+        "imdb": {"lower_bound": (0.5, 0.6, 0.7, 0.8, 0.9), "k": (2,)},
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_normalize(self.normalize)
+        # One method, one name: every way to write a base ends as the same object.
+        object.__setattr__(self, "base", _as_base(self.base))
+
+    def base_loss(self) -> BaseLoss:
+        return _as_base(self.base)
+
+    def noise(self) -> TeacherNoise:
+        return TeacherNoise(
+            lower_bound=self.lower_bound,
+            k=self.k,
+            threshold=self.threshold,
+            metric=self.metric,
+            per_class=self.per_class,
+            level=self.level,
+        )
+
+    def prepare(
+        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
+    ) -> Columns:
+        if noise is None:
+            raise InputError(f"{self!r} needs its noise model fitted on V.")
+        pool = pool_labels(self, rows, labels)
+        columns = self.target_columns(rows, pool)
+        trust = noise.predict(pool)
+        on_pool = torch.from_numpy(~rows.gold)
+        alpha = torch.ones(len(rows))
+        alpha[on_pool] = torch.as_tensor(trust.alpha)
+        k = torch.full((len(rows),), SHORTLIST)
+        k[on_pool] = torch.as_tensor(trust.k)
+        columns.values.update(alpha=alpha, k=k)
+        if "target" in columns.values:
+            mask = torch.zeros(len(rows), rows.classes, dtype=torch.bool)
+            mask[on_pool] = _shortlist(pool, k[on_pool])
+            columns.values["mask"] = mask
+        return columns
+
+    def example_losses(self, logits: Tensor, batch: Batch) -> Tensor:
+        base, values = self.base_loss(), batch.values
+        if "target" in values:
+            return slam_loss(
+                logits,
+                values["target"],
+                values["alpha"],
+                values["mask"],
+                values["k"],
+                base,
+                self.normalize,
+            )
+        return sparse_slam_loss(
+            logits,
+            values["top_index"],
+            values["top_prob"],
+            values["tail"],
+            values["alpha"],
+            values["k"],
+            base,
+            self.normalize,
+            self.hard,
+        )
+
+
+def _as_base(base: object) -> BaseLoss:
+    if isinstance(base, PlainMethod):
+        if base.hard:
+            raise InputError(f"SLaM: hard belongs to SLaM itself, not to its base {base!r}.")
+        return base.base_loss()
+    loss = resolve_base(base) if isinstance(base, str) else base
+    if not isinstance(loss, BaseLoss):
+        raise InputError(f"SLaM: base must be a base loss such as TaylorCE(2), not {base!r}.")
+    return loss
+
+
+def _shortlist(labels: TeacherLabels, k: Tensor) -> Tensor:
+    """(n, L) bool: the top k classes, read off the stored order."""
+    order = torch.from_numpy(labels.topk_index.astype(np.int64))
+    inside = torch.arange(labels.num_classes) < k[:, None]
+    return torch.zeros_like(inside).scatter_(1, order, inside)

@@ -1,0 +1,77 @@
+"""Reading a pool off the cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from noisyteacher.noise.confidence import Metric, covariates
+from noisyteacher.noise.cuts import ALWAYS, NEVER, first_passed
+from noisyteacher.noise.rows import Block, TeacherRows
+
+
+@dataclass(frozen=True)
+class CutTable:
+    """The cuts of several groups of examples, side by side."""
+
+    cuts: Float[np.ndarray, "groups sizes"]
+    complete: Bool[np.ndarray, " groups"]  # whether the cuts up to L-1 are all known
+
+    @classmethod
+    def stack(cls, groups: Sequence[np.ndarray | None], num_classes: int) -> CutTable:
+        """Stack cuts of different lengths: after ALWAYS comes ALWAYS, what is unknown is NEVER.
+
+        A group without cuts, as with a k for all examples, passes at once.
+        """
+        known = [np.array([ALWAYS]) if cuts is None else cuts for cuts in groups]
+        ended = np.array([cuts[-1] == ALWAYS for cuts in known])
+        table = np.full((len(known), max(map(len, known))), NEVER)
+        table[ended] = ALWAYS
+        for row, cuts in zip(table, known, strict=True):
+            row[: len(cuts)] = cuts
+        return cls(table, ended | np.array([len(cuts) == num_classes - 1 for cuts in known]))
+
+    def of(self, group: Int[np.ndarray, " n"], sizes: int) -> Float[np.ndarray, "*rows sizes"]:
+        """The first cuts of each example's group; one row serves all when there is one group."""
+        return self.cuts[0, :sizes] if len(self.cuts) == 1 else self.cuts[group, :sizes]
+
+
+@dataclass(frozen=True)
+class PoolReading:
+    """What a pool's rows show of the curves and cuts, row by row."""
+
+    confidence: Float[np.ndarray, " n"]  # covariate_1
+    group: Int[np.ndarray, " n"]  # whose curves count
+    size: Int[np.ndarray, " n"]  # the smallest size whose cut is passed; 0: none
+
+
+def read_pool(
+    rows: TeacherRows, table: CutTable, group_of_class: Int[np.ndarray, " classes"], metric: Metric
+) -> PoolReading:
+    """Read a pool block by block.
+
+    A first look at the few largest probabilities settles most rows; only the others are sorted.
+    """
+    sizes = min(table.cuts.shape[1], rows.stored - 1)
+    pool = PoolReading(
+        np.empty(len(rows)), np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
+    )
+
+    def read(part: slice, block: Block) -> None:
+        if group_of_class.any():
+            pool.group[part] = group_of_class[block.top_class()]
+        group, size = pool.group[part], pool.size[part]
+        look = min(sizes, block.cheap_width - 1)
+        seen = covariates(block, look, metric)
+        pool.confidence[part] = seen[:, 0]
+        size[:] = first_passed(seen, table.of(group, look))
+        rest = np.flatnonzero(size == 0)
+        if look < sizes and len(rest):
+            seen = covariates(block, sizes, metric, rest)
+            size[rest] = first_passed(seen, table.of(group[rest], sizes))
+
+    rows.each_block(read)
+    return pool

@@ -1,0 +1,155 @@
+"""The noise model as JSON. Nothing that is read is trusted before it is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
+from noisyteacher.noise.curves import Curves
+from noisyteacher.noise.cuts import ALWAYS, NEVER
+from noisyteacher.noise.isotonic import StepIsotonic
+from noisyteacher.noise.settings import check_settings, lowest_alpha
+
+FORMAT = "noisyteacher.TeacherNoise"
+VERSION = 1
+
+# JSON has no infinity.
+_NAMED_CUTS = {"always": ALWAYS, "never": NEVER}
+
+
+@dataclass(frozen=True)
+class SavedNoise:
+    """All that a file holds."""
+
+    settings: dict[str, Any]
+    num_classes: int
+    k: int | None  # of all examples; None when k(x) is per example
+    pooled: Curves
+    by_class: dict[int, Curves]
+
+
+def write_noise(path: str | PathLike[str], noise: SavedNoise) -> None:
+    """Write the file in one step: a killed writer leaves the old one."""
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "settings": noise.settings,
+        "num_classes": noise.num_classes,
+        "k": noise.k,
+        "pooled": _curves_to_json(noise.pooled),
+        "per_class": {str(label): _curves_to_json(c) for label, c in noise.by_class.items()},
+    }
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
+    write_atomic(Path(path), orjson.dumps(content, option=options))
+
+
+def read_noise(path: str | PathLike[str]) -> SavedNoise:
+    """Read and check the file."""
+    try:
+        content = orjson.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}.") from error
+    try:
+        return _from_json(content)
+    except _BrokenFileError as error:
+        raise InputError(f"{path} is not a saved noise model: {error}.") from error
+
+
+class _BrokenFileError(Exception):
+    """What is wrong with the file, without its name."""
+
+
+def _need(holds: bool, problem: str) -> None:
+    if not holds:
+        raise _BrokenFileError(problem)
+
+
+def _curves_to_json(curves: Curves) -> dict[str, Any]:
+    names = {value: name for name, value in _NAMED_CUTS.items()}
+    cuts = None if curves.cuts is None else [names.get(c, c) for c in curves.cuts.tolist()]
+    curve = curves.alpha_curve
+    return {"n": curves.n, "knots": curve.knots_, "values": curve.values_, "cuts": cuts}
+
+
+def _from_json(content: Any) -> SavedNoise:
+    _need(isinstance(content, dict) and content.get("format") == FORMAT, f"no format {FORMAT!r}")
+    _need(content.get("version") == VERSION, f"version {content.get('version')!r} is unknown")
+    settings, num_classes, k = content.get("settings"), content.get("num_classes"), content.get("k")
+    _check_saved_settings(settings)
+    _need(_is_int(num_classes) and num_classes >= 2, f"num_classes is {num_classes!r}")
+    asked = settings["k"]
+    if asked == "auto":
+        _need(k is None, f"k is {k!r}")
+    else:
+        _need(_is_int(k) and 2 <= k <= num_classes and asked in (k, "level"), f"k is {k!r}")
+    per_class = content.get("per_class")
+    _need(isinstance(per_class, dict), "per_class is missing")
+    labels = {str(label): label for label in range(num_classes)}
+    for label in per_class:
+        _need(label in labels, f"per_class has a class {label!r}")
+    return SavedNoise(
+        settings,
+        num_classes,
+        k,
+        _curves_from_json(content.get("pooled"), "pooled", num_classes, settings),
+        {
+            labels[label]: _curves_from_json(saved, f"class {label}", num_classes, settings)
+            for label, saved in per_class.items()
+        },
+    )
+
+
+def _check_saved_settings(settings: Any) -> None:
+    _need(isinstance(settings, dict), "settings are missing")
+    try:
+        check_settings(**settings)
+    except (TypeError, InputError) as error:
+        raise _BrokenFileError(str(error).rstrip(".")) from error
+
+
+def _curves_from_json(saved: Any, name: str, num_classes: int, settings: dict[str, Any]) -> Curves:
+    _need(isinstance(saved, dict), f"{name} curves are missing")
+    n = saved.get("n")
+    _need(_is_int(n) and n >= 1, f"n of {name} is {n!r}")
+    knots = _numbers(saved.get("knots"), f"knots of {name}")
+    values = _numbers(saved.get("values"), f"values of {name}")
+    _need(1 <= len(knots) == len(values) <= n, f"knots and values of {name} do not match")
+    _need(bool((np.diff(knots) > 0).all()), f"knots of {name} do not increase")
+    _need(bool((np.diff(values) >= 0).all()), f"values of {name} decrease")
+    lowest = lowest_alpha(settings["lower_bound"])
+    _need(values[0] >= lowest and values[-1] <= 1, f"values of {name} are not in [{lowest}, 1]")
+    curve = StepIsotonic(lower_bound=lowest)
+    curve.knots_, curve.values_ = knots, values
+    auto = settings["k"] == "auto"
+    cuts = _cuts_from_json(saved.get("cuts"), name, num_classes) if auto else None
+    return Curves(curve, cuts, n)
+
+
+def _cuts_from_json(saved: Any, name: str, num_classes: int) -> np.ndarray:
+    _need(isinstance(saved, list), f"cuts of {name} are missing")
+    _need(1 <= len(saved) < num_classes, f"{name} has {len(saved)} cuts")
+    _need("always" not in saved[:-1], f'"always" is not the last cut of {name}')
+    named = [_NAMED_CUTS.get(c, np.nan) if isinstance(c, str) else c for c in saved]
+    return _numbers(named, f"cuts of {name}", allow_infinite=True)
+
+
+def _numbers(saved: Any, name: str, *, allow_infinite: bool = False) -> np.ndarray:
+    _need(isinstance(saved, list), f"{name} are missing")
+    _need(all(type(x) in (int, float) for x in saved), f"{name} are not all numbers")
+    numbers = np.array(saved, dtype=np.float64)
+    sound = ~np.isnan(numbers) if allow_infinite else np.isfinite(numbers)
+    _need(bool(sound.all()), f"{name} are not all numbers")
+    return numbers
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int

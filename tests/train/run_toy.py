@@ -1,0 +1,40 @@
+"""A script the resume and two-process tests start: trains toy students into a folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from toy import Everything, Net, PlainCE, make_toy, small
+
+from noisyteacher.train import train
+
+
+class Slow(Everything):
+    """Leaves time to be killed in."""
+
+    def loss(self, *args):
+        time.sleep(0.02)
+        return super().loss(*args)
+
+
+def main(folder: Path, mode: str) -> None:
+    torch.set_num_threads(1)
+    toy = make_toy()
+    if mode == "processes":
+        jobs = [toy.job("plain", PlainCE(), model=Net(dropout=0.0))]
+    else:
+        jobs = [toy.job("first", Slow(), seed=1), toy.job("second", PlainCE(), seed=2)]
+    done = train(jobs, toy.data, small(6), out=folder, quiet=True, device="cpu")
+    if mode == "processes" and int(os.environ.get("RANK", "0")):
+        return
+    for student in done:
+        save_file(student.state, folder / f"{student.job.name}.final.safetensors")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
