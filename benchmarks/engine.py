@@ -22,13 +22,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from noisyteacher.data import ImageViews
+from noisyteacher.data import ImageViews, Split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware, versions
 from noisyteacher.methods import Consistency, Method, SLaM, Vanilla
 from noisyteacher.models import ResNetCifar
 from noisyteacher.models.norm import NormAct
-from noisyteacher.train import Job, TrainConfig, TrainData, make_job, train
+from noisyteacher.train import Job, Problem, TrainConfig, TrainData, train
 
 CLASSES = 100
 
@@ -44,24 +44,21 @@ def make_data(rows: int, seed: int = 0) -> tuple[TrainData, TeacherLabels, np.nd
 
 
 def jobs_for(
-    methods: list[Method], depth: int, labels: TeacherLabels, y: np.ndarray
+    methods: list[Method], depth: int, data: TrainData, labels: TeacherLabels, y: np.ndarray
 ) -> list[Job]:
     rows = len(y)
-    parts = np.split(np.random.default_rng(0).permutation(rows), [rows // 10, rows // 10 + 500])
+    gold, val, pool = np.split(
+        np.random.default_rng(0).permutation(rows), [rows // 10, rows // 10 + 500]
+    )
+    problem = Problem(
+        data,
+        np.arange(rows),
+        y,
+        Split(gold, val, pool[:0], pool),
+        ResNetCifar(depth=depth, classes=CLASSES, version=1),
+    )
     return [
-        make_job(
-            f"{i}_{type(method).__name__}",
-            ResNetCifar(depth=depth, classes=CLASSES, version=1),
-            method,
-            labels,
-            ids=np.arange(rows),
-            gold=parts[0],
-            val=parts[1],
-            pool=parts[2],
-            y=y,
-            classes=CLASSES,
-            seed=i,
-        )
+        problem.job(f"{i}_{type(method).__name__}", method, labels, seed=i)
         for i, method in enumerate(methods)
     ]
 
@@ -157,7 +154,7 @@ def main() -> None:
             continue
         if (depth, batch) not in plain:
             plain[depth, batch] = plain_loop(data, labels, depth, batch, steps, args.device)
-        measured = engine(jobs_for(methods, depth, labels, y), data, batch, steps, 3, args.device)
+        measured = engine(jobs_for(methods, depth, data, labels, y), data, batch, steps, 3, args.device)
         row = {
             "case": name,
             "model": f"ResNet-{depth} v1",

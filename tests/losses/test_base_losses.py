@@ -97,7 +97,8 @@ def test_vanilla_of_the_worked_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("temperature", "ce", "kl"), [(1, 0.622426, 0.074688), (2, 0.946942, 0.026231)]
+    ("temperature", "ce", "kl"),
+    [(1, 0.622426, 0.074688), (2, 0.946942, 0.026231), (4, 1.059497, 0.105524 / 16)],
 )
 def test_cross_entropy_of_tempered_logits(temperature: int, ce: float, kl: float) -> None:
     student = torch.tensor([[2.0, 1.0, 0.0]]).div(temperature).softmax(-1)

@@ -130,6 +130,13 @@ def test_the_unchecked_form_never_looks_at_values() -> None:
     out.sum().backward()
 
 
+def test_values_off_the_cpu_are_not_looked_at() -> None:
+    logits, index, prob, tail, alpha, k = (x.to("meta") for x in stored_case(0, 9, 3))
+    assert SLaMLoss().sparse(logits, index, prob, tail, alpha, k).shape == ()
+    with pytest.raises(InputError, match="topk_prob must have shape"):
+        SLaMLoss().sparse(logits, index, prob[:, :2], tail, alpha, k)
+
+
 def test_numpy_labels_as_a_store_gives_them() -> None:
     logits, index, prob, tail, alpha, k = stored_case(3, 8, 4, dtype=torch.float32)
     loss = SLaMLoss()

@@ -110,13 +110,23 @@ def reference(x, weight, bias, running_mean, running_var, momentum, eps, residua
     return ACTIVATIONS[activation](z if residual is None else z + residual)
 
 
+def mute_kinks(case: Case, activation: str) -> None:
+    """No gradient where the activation bends: rounding decides which side such a value is on."""
+    if activation == "none":
+        return
+    wide = case.to(case.x.device, torch.float64).run(reference, "none")["y"]
+    bent = (wide.abs() < 1e-4) | ((wide - 6.0).abs() < 0.05)
+    case.grad = case.grad.masked_fill(bent, 0.0)
+
+
 def relative_error(actual: Tensor, expected: Tensor) -> float:
-    difference = actual.detach().cpu().double() - expected.cpu()
+    difference = actual.detach().double() - expected
     return (difference.norm() / expected.norm().clamp_min(1e-30)).item()
 
 
 def assert_matches_float64(case: Case, activation: str, tolerance: float | None = None) -> None:
-    expected = case.to("cpu", torch.float64).run(reference, activation)
+    mute_kinks(case, activation)
+    expected = case.to(case.x.device, torch.float64).run(reference, activation)
     actual = case.run(batch_norm_act, activation)
     assert actual.keys() == expected.keys()
     for name, value in actual.items():
@@ -149,14 +159,14 @@ def test_any_shape(device, shape):
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize("batch", [128, 256])
 @pytest.mark.parametrize(
-    "shape", [(16, 32, 32), (32, 16, 16), (64, 8, 8), (64, 56, 56), (2048, 7, 7)]
+    "shape",
+    [(256, 16, 32, 32), (128, 32, 16, 16), (256, 64, 8, 8), (32, 64, 112, 112), (64, 2048, 7, 7)],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("residual", [False, True])
-def test_shapes_of_real_networks(batch, shape, dtype, residual):
-    assert_matches_float64(Case.draw((batch, *shape), "cuda", dtype, residual), "relu")
+def test_shapes_of_real_networks(shape, dtype, residual):
+    assert_matches_float64(Case.draw(shape, "cuda", dtype, residual), "relu")
 
 
 @on_each_device
@@ -172,9 +182,9 @@ def test_a_mean_far_from_zero_does_not_cancel(device):
     case = Case.draw((4, 16, 16, 16), device, mean=4096.0)
     assert_matches_float64(case, "none", 2e-3)
     # E[x²] - mean² in float32 would be off by several percent.
-    expected = case.x.detach().double().var(dim=(0, 2, 3)).cpu()
-    old_var = Case.draw((4, 16, 16, 16), device).running_var.cpu()
-    assert relative_error((case.running_var.cpu() - 0.7 * old_var) / 0.3, expected) < 1e-5
+    expected = case.x.detach().double().var(dim=(0, 2, 3))
+    old_var = Case.draw((4, 16, 16, 16), device).running_var
+    assert relative_error((case.running_var - 0.7 * old_var) / 0.3, expected) < 1e-5
 
 
 @on_each_device
@@ -229,8 +239,8 @@ def test_other_layouts_give_the_same(device):
 @on_each_device
 def test_an_expanded_gradient_is_understood(device):
     case = Case.draw((4, 16, 8, 8), device)
-    case.grad = torch.ones((), device=device).expand_as(case.x)
-    assert_matches_float64(case, "relu", 1e-5)
+    case.grad = case.grad[:, :1].expand_as(case.x)
+    assert_matches_float64(case, "none", 1e-5)
 
 
 @on_each_device

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import save_file
 from toy import small
 
+from noisyteacher.data import Split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SLaM
 from noisyteacher.models import TextEncoder
-from noisyteacher.train import TrainData, make_job, train
+from noisyteacher.train import Problem, TrainData, train
 
 ALBERT = {
     "model_type": "albert",
@@ -48,22 +49,15 @@ def main(folder: Path) -> None:
     y = (tokens[:, 0].numpy() > 20).astype(np.int64)
     logits = np.stack([1 - 2 * y, 2 * y - 1], 1) * 1.5 + rng.normal(size=(96, 2))
     labels = TeacherLabels.from_logits(np.arange(96), logits.astype(np.float32))
-    job = make_job(
-        "albert",
-        TextEncoder("tiny", 2, pretrained=False, config=ALBERT),
-        SLaM(k=2),
-        labels,
-        ids=np.arange(96),
-        gold=np.arange(16),
-        val=np.arange(16, 48),
-        pool=np.arange(48, 96),
-        y=y,
-        classes=2,
-    )
     data = TrainData((tokens, torch.ones_like(tokens)), TokenViews(), 2)
+    rows = np.arange(96)
+    parts = Split(rows[:16], rows[16:48], rows[:0], rows[48:])
+    model = TextEncoder("tiny", 2, pretrained=False, config=ALBERT)
+    job = Problem(data, rows, y, parts, model).job("albert", SLaM(k=2), labels)
     (student,) = train(job, data, small(2), out=folder, quiet=True, device="cpu")
     if int(os.environ.get("RANK", "0")) == 0:
-        save_file({k: v.clone() for k, v in student.state.items()}, folder / "albert.final.safetensors")
+        state = {name: value.clone() for name, value in student.state.items()}
+        save_file(state, folder / "albert.final.safetensors")
 
 
 if __name__ == "__main__":

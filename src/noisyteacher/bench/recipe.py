@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
-
 from noisyteacher.errors import InputError
 from noisyteacher.methods import Method
 from noisyteacher.models import ModelSpec
-from noisyteacher.train import TrainConfig
+from noisyteacher.train import TrainConfig, ValRole
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Recipe:
     trials: int = 3
     seed: int = 0
     stratified: bool = False
-    val_role: Literal["gold", "pool", "out"] = "gold"
+    val_role: ValRole = "gold"
     view_passes: int = 10  # only where a method needs per-view statistics
     data_options: dict[str, object] = field(default_factory=dict)  # for ``load_dataset``
 

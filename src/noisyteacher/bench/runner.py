@@ -27,7 +27,8 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
 from noisyteacher.methods import GoldOnly, Method
 from noisyteacher.methods.base import EMBEDDINGS, PRETRAINED, SOFT_LABELS, VIEW_STATISTICS
-from noisyteacher.train import Job, TrainConfig, TrainData, Trained, make_job, train
+from noisyteacher.models import ModelSpec
+from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.predict import label
 
 
@@ -53,6 +54,11 @@ class BenchRun:
         if self.deadline == math.inf:
             return None
         return max(0.0, (self.deadline - time.monotonic()) / 60)
+
+    def problem(
+        self, parts: Split, model: ModelSpec, init: dict[str, Tensor] | None = None
+    ) -> Problem:
+        return Problem(self.data, self.dataset.ids, self.dataset.y, parts, model, init)
 
     def train(self, jobs: list[Job], config: TrainConfig) -> list[Trained]:
         return train(
@@ -184,21 +190,10 @@ def _train_on_gold(
     run: BenchRun, role: str, parts: Split, labeled: int, config: TrainConfig
 ) -> Trained:
     """The teacher, or the student's pre-training: gold set A alone."""
-    recipe = run.recipe
     none = np.empty(0, np.int64)
-    job = make_job(
-        f"{labeled}_{role}",
-        recipe.teacher if role == "teacher" else recipe.student,
-        GoldOnly(),
-        None,
-        ids=run.dataset.ids,
-        gold=parts.gold,
-        val=none,
-        pool=none,
-        y=run.dataset.y,
-        classes=len(run.dataset.classes),
-        seed=recipe.seed,
-    )
+    model = run.recipe.teacher if role == "teacher" else run.recipe.student
+    problem = run.problem(Split(parts.gold, none, none, none), model)
+    job = problem.job(f"{labeled}_{role}", GoldOnly(), None, seed=run.recipe.seed)
     return run.train([job], config)[0]
 
 
@@ -250,23 +245,16 @@ def _job(
 ) -> Job:
     recipe = run.recipe
     if PRETRAINED in method.needs and init is None:
-        raise InputError(f"{method!r} needs a student pre-trained on A; set the recipe's pretraining.")
-    return make_job(
+        raise InputError(
+            f"{method!r} needs a student pre-trained on A; give the recipe a pretraining."
+        )
+    return run.problem(parts, recipe.student, init).job(
         f"{labeled}_{_slug(repr(method))}_{trial}",
-        recipe.student,
         method,
         labels if SOFT_LABELS in method.needs else None,
-        ids=run.dataset.ids,
-        gold=parts.gold,
-        val=parts.val,
-        pool=parts.pool,
-        selection=parts.selection,
-        y=run.dataset.y,
-        classes=len(run.dataset.classes),
-        val_role=recipe.val_role,
         # The same for all methods of a trial, so that they differ in nothing else.
         seed=_student_seed(recipe, labeled, trial),
-        init=init,
+        val_role=recipe.val_role,
     )
 
 

@@ -61,8 +61,7 @@ def open_cache(folder: Path) -> Dataset | None:
     try:
         header = orjson.loads((folder / _HEADER).read_bytes())
         arrays = {
-            # Copy-on-write: torch wants writable memory, and the files stay as they are.
-            stem: np.load(folder / f"{stem}.npy", mmap_mode="c", allow_pickle=False)
+            stem: np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
             for stem in ("train_images", "test_images")
         } | {
             stem: np.load(folder / f"{stem}.npy", allow_pickle=False)

@@ -85,6 +85,8 @@ def source_from_tables(
     names: tuple[str, ...] = (),
 ) -> Source:
     """A text dataset where there is a text column, else a table of numbers."""
+    if train.num_rows == 0:
+        raise InputError(f"{where} has no training rows.")
     columns = train.column_names
     label, key = label_column(columns, options, where), id_column(columns, options, where)
     y, test_y, classes = labels_from(train, test, label, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import log
 
@@ -16,7 +17,7 @@ from noisyteacher.errors import InputError
 
 
 @dataclass(frozen=True)
-class _NormalisedViews:
+class _NormalisedViews(ABC):
     """Normalisation with the training part's mean and standard deviation (channels in 0..1)."""
 
     mean: tuple[float, ...]
@@ -44,26 +45,31 @@ class _NormalisedViews:
         scale, bias = self._constants.on(pixels.device)
         return torch.addcmul(bias, pixels, scale).permute(0, 3, 1, 2)
 
+    def _as_input(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype, memory_format=torch.channels_last)
+
+    @abstractmethod
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
-        raise NotImplementedError
+        """The weak view in float32, on which the strong view builds."""
+
+    @abstractmethod
+    def _shown_size(self, x: Tensor) -> tuple[int, int]:
+        """Height and width of what the model sees."""
 
     def weak(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> the augmented, normalised batch."""
-        return self._weak(x, generator).to(self.dtype, memory_format=torch.channels_last)
+        return self._as_input(self._weak(x, generator))
 
     def strong(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> its own draw of the weak view, then the strong change."""
         if self.strong_view is None:
             raise InputError("These views have no strong view.")
-        return self.strong_view(self._weak(x, generator), generator).to(
-            self.dtype, memory_format=torch.channels_last
-        )
+        return self._as_input(self.strong_view(self._weak(x, generator), generator))
 
     def crop(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> one random crop-and-resize view, for view statistics."""
-        return self._normalise(_pixels(crop_resize_view(x, generator))).to(
-            self.dtype, memory_format=torch.channels_last
-        )
+        view = crop_resize_view(x, generator, size=self._shown_size(x))
+        return self._as_input(self._normalise(_pixels(view)))
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class ImageViews(_NormalisedViews):
 
     def plain(self, x: Tensor) -> Tensor:
         """(b, 3, H, W) uint8 -> the normalised batch."""
-        return self._normalise(_pixels(x)).to(self.dtype, memory_format=torch.channels_last)
+        return self._as_input(self._normalise(_pixels(x)))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         pixels = _pixels(x)
@@ -101,6 +107,10 @@ class ImageViews(_NormalisedViews):
         if self.flip:
             columns = _flipped(columns, generator)
         return self._normalise(_gather(pixels, rows, columns))
+
+    def _shown_size(self, x: Tensor) -> tuple[int, int]:
+        height, width = x.shape[2:]
+        return height, width
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,10 @@ class ResizedCropViews(_NormalisedViews):
             scaled = F.interpolate(
                 x.float(), (self.size, self.size), mode="bilinear", antialias=False
             )
-            return self._normalise(_pixels(scaled)).to(
-                self.dtype, memory_format=torch.channels_last
-            )
+            return self._as_input(self._normalise(_pixels(scaled)))
         top, left = (height - self.size) // 2, (width - self.size) // 2
         middle = x[:, :, top : top + self.size, left : left + self.size]
-        return self._normalise(_pixels(middle)).to(self.dtype, memory_format=torch.channels_last)
+        return self._as_input(self._normalise(_pixels(middle)))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         flip = torch.rand(len(x), 1, generator=generator, device=x.device) < 0.5
@@ -150,12 +158,8 @@ class ResizedCropViews(_NormalisedViews):
         )
         return self._normalise(_pixels(cropped))
 
-    def crop(self, x: Tensor, generator: Generator) -> Tensor:
-        """(b, 3, H, W) uint8 -> one random crop-and-resize view of (b, 3, size, size)."""
-        size = (self.size, self.size)
-        return self._normalise(_pixels(crop_resize_view(x, generator, size=size))).to(
-            self.dtype, memory_format=torch.channels_last
-        )
+    def _shown_size(self, x: Tensor) -> tuple[int, int]:
+        return self.size, self.size
 
 
 def crop_resize_view(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -64,8 +65,11 @@ def _text_tensors(dataset: Dataset, device: torch.device, featurizer: Featurizer
 
 
 def image_tensor(images: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
-    """(n, H, W, 3) uint8 -> (n, 3, H, W), a view on the same bytes: channels last in memory."""
-    return torch.from_numpy(images).to(device).permute(0, 3, 1, 2)
+    """(n, H, W, 3) uint8 -> (n, 3, H, W), on the CPU the same bytes: channels last in memory."""
+    with warnings.catch_warnings():
+        # Memory-mapped images are read-only, and nothing here writes into its inputs.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(images).to(device).permute(0, 3, 1, 2)
 
 
 def _moved(pair: tuple[Tensor, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:

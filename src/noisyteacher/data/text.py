@@ -55,8 +55,8 @@ class Featurizer(Protocol):
 class Tfidf:
     """TF-IDF entries of the most frequent words, as rows of (index, value), zero-padded.
 
-    ``sublinear`` counts a word that occurs c times as 1 + log c. A text with more than
-    ``max_entries`` different words keeps those of the largest values.
+    ``sublinear`` counts a word that occurs c times as 1 + log c. Rows are as wide as the longest
+    training text asks for, at most ``max_entries``; a longer text keeps its largest values.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class Tfidf:
         except ValueError as error:
             raise InputError(f"TF-IDF found no words in {len(texts)} texts.") from error
         self.vectorizer_ = vectorizer
-        return padded_bags(matrix, self.max_entries)
+        longest = int(np.diff(matrix.indptr).max(initial=1))
+        self.width_ = min(self.max_entries, longest)
+        return padded_bags(matrix, self.width_)
 
     @property
     def fitted(self) -> bool:
@@ -96,7 +98,7 @@ class Tfidf:
 
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
-        return padded_bags(self._fitted().transform(texts), self.max_entries)
+        return padded_bags(self._fitted().transform(texts), self.width_)
 
     def views(self) -> BagViews:
         return BagViews()
@@ -110,6 +112,7 @@ class Tfidf:
             "ngrams": self.ngrams,
             "sublinear": self.sublinear,
             "max_entries": self.max_entries,
+            "width": self.width_,
             "words": words,
             "idf": fitted.idf_.tolist(),
         }
@@ -125,6 +128,7 @@ class Tfidf:
         )
         vocabulary = {word: i for i, word in enumerate(saved["words"])}
         made.vectorizer_ = made._vectorizer(vocabulary=vocabulary)
+        made.width_ = saved["width"]
         made.vectorizer_.idf_ = np.array(saved["idf"])
         made.vectorizer_.vocabulary_ = vocabulary
         return made
@@ -142,11 +146,14 @@ class Tfidf:
 
 @dataclass(frozen=True)
 class HashedNgrams:
-    """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep."""
+    """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep.
+
+    Rows are ``max_entries`` wide; a text with more keeps its largest values.
+    """
 
     buckets: int = 2**18
     ngrams: tuple[int, int] = (1, 2)
-    max_entries: int = 512
+    max_entries: int = 1024
 
     def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Nothing is learned."""
@@ -241,17 +248,15 @@ def _load_tokenizer(name: str) -> Any:
         raise InputError(f"No tokenizer could be loaded from {name!r}: {error}") from error
 
 
-def padded_bags(matrix: csr_matrix, max_entries: int) -> tuple[Tensor, Tensor]:
-    """(n, d) sparse rows -> (n, m) int64 indices and (n, m) float32 values, m ≤ max_entries.
+def padded_bags(matrix: csr_matrix, width: int) -> tuple[Tensor, Tensor]:
+    """(n, d) sparse rows -> (n, width) int64 indices and (n, width) float32 values.
 
     Rows with more entries keep those of the largest size; padding has index 0 and value 0.
     """
-    matrix = csr_matrix(matrix)
     lengths = np.diff(matrix.indptr)
-    width = int(min(max_entries, lengths.max(initial=1)))
     row = np.repeat(np.arange(len(lengths)), lengths)
-    # Within each row, the largest entries first.
-    order = np.lexsort((-np.abs(matrix.data), row))
+    # Within each row, the largest entries first; of equal ones, the lower index.
+    order = np.lexsort((matrix.indices, -np.abs(matrix.data), row))
     rank = np.arange(len(order)) - np.repeat(matrix.indptr[:-1], lengths)
     kept = rank < width
     indices = np.zeros((len(lengths), width), np.int64)

@@ -152,7 +152,8 @@ class HalfspaceLearner:
             push = rule.step(margin, self.steps_) * (goal - slope * rule.predict(margin))
             weights.addcmul_(x, push)
             if rule.projects:
-                weights.div_(weights.norm(dim=0).clamp_(min=1.0))
+                torch.mul(weights, weights, out=products)
+                weights.mul_(products.sum(0).clamp_(min=1.0).rsqrt_())
             if self.steps_ == self._next_kept:
                 self._kept_steps.append(self.steps_)
                 self._kept_weights.append(weights.T.clone())

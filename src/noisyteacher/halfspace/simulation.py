@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,7 +49,19 @@ class Simulation:
     chosen_errors: dict[str, np.ndarray]  # (learners,): see ``repeats`` below; empty without it
 
 
+@contextmanager
+def _one_thread_per_worker() -> Iterator[None]:
+    """The stream's workers share the cores already; more threads inside each would only wait."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 @torch.no_grad()
+@_one_thread_per_worker()
 def simulate(
     data: NoisyHalfspace,
     rules: Mapping[str, Rule],
@@ -75,7 +88,9 @@ def simulate(
     check_count("repeats", repeats)
     if not rules or runs % repeats:
         raise InputError(f"Give at least one rule, and runs ({runs}) as a multiple of {repeats}.")
-    learners = {name: HalfspaceLearner(rule, keep=keep, device=device) for name, rule in rules.items()}
+    learners = {
+        name: HalfspaceLearner(rule, keep=keep, device=device) for name, rule in rules.items()
+    }
     for learner in learners.values():
         learner.start(runs, data.shape.dim)
     alpha = None if gold is None else _estimated_alpha(data, runs, gold | 1, seed, device)
@@ -89,8 +104,8 @@ def simulate(
     if holdout:
         chosen = _choose(data, learners, alpha, holdout, repeats, seed, device)
         chosen_errors = {name: test.errors(c.weights).cpu().numpy() for name, c in chosen.items()}
-    steps_kept = next(iter(learners.values())).history_.steps
-    return Simulation(steps_kept, traces, chosen_errors)
+    kept = next(iter(learners.values())).history_.steps
+    return Simulation(kept, traces, chosen_errors)
 
 
 def _tell(block: Block, alpha: Tensor | None) -> Block:
@@ -142,9 +157,7 @@ class _TestSet:
     normal: Tensor  # (dim,)
 
     @classmethod
-    def draw(
-        cls, data: NoisyHalfspace, n: int, seed: int, device: torch.device | str
-    ) -> _TestSet:
+    def draw(cls, data: NoisyHalfspace, n: int, seed: int, device: torch.device | str) -> _TestSet:
         sample = data.sample(n, (seed, _TEST))
         positive = torch.from_numpy(sample.truth > 0).unsqueeze(1)
         return cls(

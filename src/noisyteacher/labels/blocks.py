@@ -110,7 +110,7 @@ def _clean_index(
 ) -> npt.NDArray[Any]:
     given = as_array(index, "index")
     check_shape(given, "index", shape)
-    array = np.asarray(given.cpu()) if isinstance(given, Tensor) else given
+    array = given.cpu().numpy() if isinstance(given, Tensor) else given
     if array.dtype.kind not in "iu":
         raise InputError(f"index must be integers, got {array.dtype}.")
     outside = ((array < 0) | (array >= classes)).any(axis=1)

@@ -39,7 +39,7 @@ def as_float(array: npt.NDArray[Any] | Tensor) -> npt.NDArray[np.floating[Any]]:
     """A copy as float64 if it was float64, else as float32."""
     if isinstance(array, Tensor):
         kind = torch.float64 if array.dtype == torch.float64 else torch.float32
-        return np.array(array.to("cpu", kind))
+        return array.to("cpu", kind, copy=True).numpy()
     return np.array(array, dtype=np.float64 if array.dtype == np.float64 else np.float32)
 
 
@@ -153,7 +153,7 @@ def _clean_extra(
 def _storable(given: npt.NDArray[Any] | Tensor) -> npt.NDArray[Any]:
     if isinstance(given, Tensor):
         on_cpu = given.cpu()
-        given = np.asarray(on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu)
+        given = (on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu).numpy()
     return np.ascontiguousarray(given, dtype=given.dtype.newbyteorder("="))
 
 

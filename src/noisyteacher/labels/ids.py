@@ -32,7 +32,7 @@ def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
     if isinstance(ids, str | bytes):
         raise InputError(f"ids must be a sequence of strings or integers, got {ids!r}.")
     if isinstance(ids, Tensor):
-        return np.asarray(ids.detach().cpu())
+        return ids.detach().cpu().numpy()
     if hasattr(ids, "__array__"):
         return np.asarray(ids)
     # NumPy would turn a mixed list into strings; as objects every id keeps its type.
@@ -55,8 +55,8 @@ def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
             return np.array(listed, dtype=np.int64)
         except OverflowError:
             raise InputError("integer ids must fit into 64 bits with a sign.") from None
-    odd = next((i for i in listed if not isinstance(i, str | int | np.integer)), None)
-    found = "a mix of both" if odd is None else f"{odd!r}"
+    odd = [i for i in listed if isinstance(i, bool) or not isinstance(i, str | int | np.integer)]
+    found = f"{odd[0]!r}" if odd else "a mix of both"
     raise InputError(f"ids must be all strings or all integers, got {found}.")
 
 

@@ -18,7 +18,7 @@ import secrets
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from noisyteacher.errors import InputError, first_few
-from noisyteacher.labels.files import (
-    replace_file,
-    sync_folder,
-    temporary_sibling,
-    write_durably,
-)
+from noisyteacher.files import write_atomic
 from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,
@@ -71,25 +66,23 @@ def write(record: Record, path: Path, overwrite: bool) -> None:
 
 def _create(record: Record, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_sibling(path)
+    token = secrets.token_hex(4)
+    temporary = path.with_name(f".{path.name}.tmp-{token}")
     temporary.mkdir()
     try:
-        manifest = Manifest.describe(record, _write_parts(record, temporary, _new_token()))
-        replace_file(temporary / FILE_NAME, manifest.to_json())
+        _write_store(record, temporary, token)
         temporary.rename(path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    sync_folder(path.parent)
+    _sync_folder(path.parent)
 
 
 def _replace(record: Record, folder: Path) -> None:
     old = _parts_to_replace(folder)
-    token = _new_token()
+    token = secrets.token_hex(4)
     try:
-        manifest = Manifest.describe(record, _write_parts(record, folder, token))
-        sync_folder(folder)
-        replace_file(folder / FILE_NAME, manifest.to_json())
+        _write_store(record, folder, token)
     except BaseException:
         with contextlib.suppress(OSError):
             _remove_unused(folder, (new.name for new in folder.glob(f"part-{token}-*")))
@@ -122,8 +115,23 @@ def _remove_unused(folder: Path, names: Iterable[str]) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _new_token() -> str:
-    return secrets.token_hex(4)
+def _write_store(record: Record, folder: Path, token: str) -> None:
+    """Write all parts, then the manifest; each is on the disk before the next begins."""
+    manifest = Manifest.describe(record, _write_parts(record, folder, token))
+    _sync_folder(folder)
+    write_atomic(folder / FILE_NAME, manifest.to_json())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make new names in ``folder`` durable, where the system has a way to."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _write_parts(record: Record, folder: Path, token: str) -> tuple[Part, ...]:
@@ -132,19 +140,17 @@ def _write_parts(record: Record, folder: Path, token: str) -> tuple[Part, ...]:
     for number, start in enumerate(range(0, len(record.ids), step)):
         rows = slice(start, min(start + step, len(record.ids)))
         part = Part(part_name(token, number), rows.stop - rows.start)
-        table = _table(record, rows)
-
-        def write_table(file: BinaryIO, table: Any = table) -> None:
+        with (folder / part.file).open("xb") as file:
             pq.write_table(
-                table,
+                _table(record, rows),
                 file,
                 compression="zstd",
                 # Class numbers repeat and shrink; the other columns would only slow down.
                 use_dictionary=["topk_index.list.element"],
                 write_statistics=False,
             )
-
-        write_durably(folder / part.file, write_table)
+            file.flush()
+            os.fsync(file.fileno())
         parts.append(part)
     return tuple(parts)
 

@@ -229,14 +229,17 @@ def fit_and_prepare(method: Method, rows: Rows, labels: TeacherLabels | None) ->
 def check_store(method: Method, labels: TeacherLabels | None) -> None:
     """Refuse, in one sentence, a store that lacks what the method needs."""
     if labels is None and SOFT_LABELS in method.needs:
-        raise InputError(f"{method!r} needs teacher labels, and none were given.")
+        raise InputError(
+            f"{method!r} needs teacher labels, and none were given; make them with "
+            "`noisyteacher label` or `noisyteacher import`."
+        )
     extras = set() if labels is None else set(labels.extras)
     if EMBEDDINGS in method.needs and "embedding" not in extras:
         raise InputError(
             f"{method!r} needs the teacher's embeddings, which this label store lacks; "
             "make them with `noisyteacher label --embeddings`."
         )
-    if VIEW_STATISTICS in method.needs and "view_mean" not in extras:
+    if VIEW_STATISTICS in method.needs and not {"view_mean", "view_std"} <= extras:
         raise InputError(
             f"{method!r} needs per-view statistics, which this label store lacks; "
             "make them with `noisyteacher label --view-passes 10`."
@@ -245,4 +248,4 @@ def check_store(method: Method, labels: TeacherLabels | None) -> None:
 
 def one_hot(y: Tensor, classes: int) -> Tensor:
     """(n,) int64 -> (n, L) float32; rows of zeros where y is -1."""
-    return torch.nn.functional.one_hot(y.clamp(min=0), classes).float() * (y >= 0)[:, None]
+    return (torch.arange(classes, device=y.device) == y[:, None]).float()

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
@@ -78,10 +78,10 @@ def fit_calibration(probs: np.ndarray, y: np.ndarray) -> Calibration:
     def log_loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         # In (1 / temperature, bias) the log-loss is convex.
         logits = parameters[0] * logs + (parameters[1:] if with_bias else 0.0)
-        value = -(truth * log_softmax(logits, axis=1)).sum() / rows
-        slope = (softmax(logits, axis=1) - truth) / rows
-        by_sharpness = (slope * logs).sum(keepdims=True).reshape(1)
-        return float(value), np.append(by_sharpness, slope.sum(0) if with_bias else [])
+        log_probs = log_softmax(logits, axis=1)
+        value = -log_probs[np.arange(rows), y].mean()
+        slope = (np.exp(log_probs) - truth) / rows
+        return float(value), np.append((slope * logs).sum(), slope.sum(0) if with_bias else [])
 
     start = np.zeros(1 + classes * with_bias)
     start[0] = 1.0

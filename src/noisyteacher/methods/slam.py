@@ -23,6 +23,8 @@ from noisyteacher.methods.base import Batch, Columns, Grid, Rows
 from noisyteacher.methods.targets import SHORTLIST, PlainMethod, TargetMethod, pool_labels
 from noisyteacher.noise import TeacherNoise
 
+CHUNK = 1 << 16
+
 
 @dataclass(frozen=True, repr=False)
 class SLaM(TargetMethod):
@@ -37,7 +39,7 @@ class SLaM(TargetMethod):
         lower_bound, k, threshold, metric, per_class, level: those of ``TeacherNoise``.
     """
 
-    base: BaseLoss | PlainMethod | str = CrossEntropy()  # noqa: RUF009  frozen
+    base: BaseLoss | PlainMethod | str = "ce"
     normalize: str = "sum"
     hard: bool = False
     lower_bound: float = 0.5
@@ -60,7 +62,8 @@ class SLaM(TargetMethod):
         super().__post_init__()
         check_normalize(self.normalize)
         # One method, one name: every way to write a base ends as the same object.
-        object.__setattr__(self, "base", _as_base(self.base))
+        loss = _as_base(self.base)
+        object.__setattr__(self, "base", "ce" if loss == CrossEntropy() else loss)
 
     def base_loss(self) -> BaseLoss:
         return _as_base(self.base)
@@ -133,6 +136,10 @@ def _as_base(base: object) -> BaseLoss:
 
 def _shortlist(labels: TeacherLabels, k: Tensor) -> Tensor:
     """(n, L) bool: the top k classes, read off the stored order."""
-    order = torch.from_numpy(labels.topk_index.astype(np.int64))
-    inside = torch.arange(labels.num_classes) < k[:, None]
-    return torch.zeros_like(inside).scatter_(1, order, inside)
+    mask = torch.zeros(len(labels), labels.num_classes, dtype=torch.bool)
+    rank = torch.arange(labels.num_classes)
+    for start in range(0, len(labels), CHUNK):  # the order as int64 would be 8 times the mask
+        rows = slice(start, start + CHUNK)
+        order = torch.from_numpy(labels.topk_index[rows].astype(np.int64))
+        mask[rows].scatter_(1, order, rank < k[rows, None])
+    return mask

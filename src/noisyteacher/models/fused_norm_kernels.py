@@ -96,14 +96,14 @@ def _rows_of(part, parts, rows, BLOCK_R: tl.constexpr):
 
 
 @triton.jit
-def _affine(weight_ptr, bias_ptr, mean, inverse_std, C: tl.constexpr, BLOCK_C: tl.constexpr):
-    """Scale and shift, (1, BLOCK_C) each, with x * scale + shift = weight * x^ + bias.
+def _affine(weight_ptr, bias_ptr, inverse_std, C: tl.constexpr, BLOCK_C: tl.constexpr):
+    """Scale and bias, (1, BLOCK_C) each: the norm is (x - mean) * scale + bias.
 
-    Folding the mean into the shift moves x by no more than the rounding of x itself.
+    The mean is not folded into the bias: a constant channel far from zero would come out noisy.
     """
     scale = _load_channels(weight_ptr, C, BLOCK_C) * inverse_std
-    shift = _load_channels(bias_ptr, C, BLOCK_C) - mean * scale
-    return scale[None, :], shift[None, :]
+    bias = _load_channels(bias_ptr, C, BLOCK_C)
+    return scale[None, :], bias[None, :]
 
 
 @triton.jit
@@ -260,9 +260,9 @@ def forward_apply(
             running_mean_ptr, running_var_ptr, batches_ptr, mean, unbiased, momentum, C, BLOCK_C
         )
 
-    scale, shift = _affine(weight_ptr, bias_ptr, mean, inverse_std, C, BLOCK_C)
+    scale, bias = _affine(weight_ptr, bias_ptr, inverse_std, C, BLOCK_C)
     for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
-        z = x.to(tl.float32) * scale + shift
+        z = (x.to(tl.float32) - mean[None, :]) * scale + bias
         x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
         if residual_ptr is not None:
             z += residual.to(tl.float32)
@@ -300,22 +300,22 @@ def backward_sums(
 
     mean = _load_channels(stats_ptr, C, BLOCK_C)
     inverse_std = _load_channels(stats_ptr + C, C, BLOCK_C)
-    scale, shift = _affine(weight_ptr, bias_ptr, mean, inverse_std, C, BLOCK_C)
+    scale, bias = _affine(weight_ptr, bias_ptr, inverse_std, C, BLOCK_C)
     total = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
     products = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
     for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
-        wide_x = x.to(tl.float32)
+        centred = x.to(tl.float32) - mean[None, :]
         if y_ptr is not None:
             dz = _through_activation(grad.to(tl.float32), y.to(tl.float32), ACTIVATION)
             _store(dz_ptr, tile, dz, rows, C, BLOCK_R, BLOCK_C)
             y = _load(y_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
         else:
-            dz = _through_activation(grad.to(tl.float32), wide_x * scale + shift, ACTIVATION)
+            dz = _through_activation(grad.to(tl.float32), centred * scale + bias, ACTIVATION)
         grad = _load(grad_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
         x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
         # Outside the matrix dz is zero, so what x is there does not matter.
         total += dz
-        products += dz * (wide_x - mean[None, :])
+        products += dz * centred
     _store_part(partial_ptr, tl.sum(total, axis=0), tl.sum(products, axis=0), C, BLOCK_C)
 
 
@@ -337,9 +337,9 @@ def backward_apply(
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    """dx = scale * (dz - mean(dz) - x^ * mean(dz * x^)), and (2, C) gradients of weight and bias.
+    """dx = scale * (dz - mean(dz) - n * mean(dz * n)), and (2, C) gradients of weight and bias.
 
-    With ``ACTIVATION`` "none", ``grad_ptr`` already is dz.
+    n is x normalised. With ``ACTIVATION`` "none", ``grad_ptr`` already is dz.
     """
     first = tl.program_id(0)
     step = tl.num_programs(0)
@@ -354,13 +354,13 @@ def backward_apply(
         _store_channels(param_grads_ptr, weight_grad, C, BLOCK_C)
         _store_channels(param_grads_ptr + C, dz_sum, C, BLOCK_C)
 
-    scale, shift = _affine(weight_ptr, bias_ptr, mean, inverse_std, C, BLOCK_C)
+    scale, bias = _affine(weight_ptr, bias_ptr, inverse_std, C, BLOCK_C)
     slope = -scale * (weight_grad * inverse_std / rows)[None, :]
-    offset = -scale * (dz_sum / rows)[None, :] - slope * mean[None, :]
+    offset = -scale * (dz_sum / rows)[None, :]
     for tile in range(first, tl.cdiv(rows, BLOCK_R), step):
-        wide_x = x.to(tl.float32)
-        dz = _through_activation(grad.to(tl.float32), wide_x * scale + shift, ACTIVATION)
+        centred = x.to(tl.float32) - mean[None, :]
+        dz = _through_activation(grad.to(tl.float32), centred * scale + bias, ACTIVATION)
         grad = _load(grad_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
         x = _load(x_ptr, tile + step, rows, C, BLOCK_R, BLOCK_C)
-        dx = scale * dz + (slope * wide_x + offset)
+        dx = scale * dz + (slope * centred + offset)
         _store(dx_ptr, tile, dx, rows, C, BLOCK_R, BLOCK_C)

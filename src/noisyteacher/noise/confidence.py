@@ -102,4 +102,4 @@ def covariates(
         return mass
     ahead = top[:, :-1].astype(np.float64)
     behind = block.plogp(rows)[:, None] - np.cumsum(times_log(ahead, ahead), axis=1)
-    return times_log(mass, mass) + behind
+    return np.asarray(times_log(mass, mass) + behind)

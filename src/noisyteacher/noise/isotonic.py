@@ -7,15 +7,19 @@ beyond the end.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 from sklearn.base import BaseEstimator
 
 from noisyteacher.errors import InputError
+
+# As static types these are NumPy's ArrayLike and float; checked at run time, those refuse integers.
+ArrayLike: TypeAlias = np.ndarray | Sequence[Any]
+Number: TypeAlias = float | int
 
 
 class StepCurve(NamedTuple):
@@ -30,8 +34,8 @@ def fit_step_isotonic(
     y: ArrayLike,
     weight: ArrayLike | None = None,
     *,
-    lower_bound: float = 0.0,
-    upper_bound: float = 1.0,
+    lower_bound: Number = 0.0,
+    upper_bound: Number = 1.0,
 ) -> StepCurve:
     """Fit an increasing step function with values in [lower_bound, upper_bound].
 
@@ -80,7 +84,7 @@ class StepIsotonic(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
     knots_: np.ndarray
     values_: np.ndarray
 
-    def __init__(self, *, lower_bound: float = 0.0, upper_bound: float = 1.0) -> None:
+    def __init__(self, *, lower_bound: Number = 0.0, upper_bound: Number = 1.0) -> None:
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
 
@@ -101,7 +105,7 @@ class StepIsotonic(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         return step_value(StepCurve(self.knots_, self.values_), x)
 
 
-def _check_bounds(lower_bound: float, upper_bound: float) -> None:
+def _check_bounds(lower_bound: Number, upper_bound: Number) -> None:
     if not lower_bound <= upper_bound:
         raise InputError(
             f"lower_bound must not be above upper_bound, but {lower_bound} > {upper_bound}."

@@ -22,14 +22,13 @@ class CutTable:
 
     @classmethod
     def stack(cls, groups: Sequence[np.ndarray | None], num_classes: int) -> CutTable:
-        """Stack cuts of different lengths: after ALWAYS comes ALWAYS, what is unknown is NEVER.
+        """Stack cuts of different lengths; sizes whose cut is unknown never pass.
 
         A group without cuts, as with a k for all examples, passes at once.
         """
         known = [np.array([ALWAYS]) if cuts is None else cuts for cuts in groups]
         ended = np.array([cuts[-1] == ALWAYS for cuts in known])
         table = np.full((len(known), max(map(len, known))), NEVER)
-        table[ended] = ALWAYS
         for row, cuts in zip(table, known, strict=True):
             row[: len(cuts)] = cuts
         return cls(table, ended | np.array([len(cuts) == num_classes - 1 for cuts in known]))

@@ -13,12 +13,12 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
+from noisyteacher.noise.isotonic import ArrayLike
 
 LabelsOrProbs: TypeAlias = TeacherLabels | Tensor | ArrayLike
 Rows: TypeAlias = slice | np.ndarray
@@ -137,9 +137,11 @@ class TeacherRows:
             block = StoredBlock(piece) if isinstance(piece, TeacherLabels) else DenseBlock(piece)
             work(slice(start, start + len(piece)), block)
 
+        starts, pieces = range(0, len(self), size), self._pieces(size)
         # NumPy lets go of the interpreter lock while it sorts and adds.
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            for _ in pool.map(run, range(0, len(self), size), self._pieces(size)):
+            apply = pool.map if len(starts) > 1 else map
+            for _ in apply(run, starts, pieces):
                 pass
 
     def _pieces(self, size: int) -> Iterator[TeacherLabels] | Iterator[np.ndarray]:

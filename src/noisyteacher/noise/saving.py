@@ -68,7 +68,7 @@ class _BrokenFileError(Exception):
     """What is wrong with the file, without its name."""
 
 
-def _need(holds: bool, problem: str) -> None:
+def _need(holds: bool | np.bool_, problem: str) -> None:
     if not holds:
         raise _BrokenFileError(problem)
 
@@ -123,8 +123,8 @@ def _curves_from_json(saved: Any, name: str, num_classes: int, settings: dict[st
     knots = _numbers(saved.get("knots"), f"knots of {name}")
     values = _numbers(saved.get("values"), f"values of {name}")
     _need(1 <= len(knots) == len(values) <= n, f"knots and values of {name} do not match")
-    _need(bool((np.diff(knots) > 0).all()), f"knots of {name} do not increase")
-    _need(bool((np.diff(values) >= 0).all()), f"values of {name} decrease")
+    _need((np.diff(knots) > 0).all(), f"knots of {name} do not increase")
+    _need((np.diff(values) >= 0).all(), f"values of {name} decrease")
     lowest = lowest_alpha(settings["lower_bound"])
     _need(values[0] >= lowest and values[-1] <= 1, f"values of {name} are not in [{lowest}, 1]")
     curve = StepIsotonic(lower_bound=lowest)
@@ -147,7 +147,7 @@ def _numbers(saved: Any, name: str, *, allow_infinite: bool = False) -> np.ndarr
     _need(all(type(x) in (int, float) for x in saved), f"{name} are not all numbers")
     numbers = np.array(saved, dtype=np.float64)
     sound = ~np.isnan(numbers) if allow_infinite else np.isfinite(numbers)
-    _need(bool(sound.all()), f"{name} are not all numbers")
+    _need(sound.all(), f"{name} are not all numbers")
     return numbers
 
 

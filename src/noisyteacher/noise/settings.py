@@ -7,11 +7,12 @@ from typing import Any
 
 from noisyteacher.errors import InputError
 from noisyteacher.noise.confidence import check_metric
+from noisyteacher.noise.isotonic import Number
 
 LOWEST_ALPHA = 1e-3
 
 
-def lowest_alpha(lower_bound: float) -> float:
+def lowest_alpha(lower_bound: Number) -> float:
     """What alpha is cut off at from below: at 0 the loss of a wrong soft label is infinite."""
     return max(float(lower_bound), LOWEST_ALPHA)
 

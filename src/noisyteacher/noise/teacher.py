@@ -8,7 +8,6 @@ from os import PathLike
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.noise.confidence import check_metric, covariates_by_size
 from noisyteacher.noise.curves import Curves, fit_curves
 from noisyteacher.noise.cuts import size_for_level
-from noisyteacher.noise.isotonic import StepIsotonic
+from noisyteacher.noise.isotonic import ArrayLike, Number, StepIsotonic
 from noisyteacher.noise.pool import CutTable, PoolReading, read_pool
 from noisyteacher.noise.rows import Block, LabelsOrProbs, TeacherRows, read_rows
 from noisyteacher.noise.saving import SavedNoise, read_noise, write_noise
@@ -60,12 +59,12 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
 
     def __init__(
         self,
-        lower_bound: float = 0.5,
+        lower_bound: Number = 0.5,
         k: int | str = "auto",
-        threshold: float = 0.9,
+        threshold: Number = 0.9,
         metric: str = "margin",
         per_class: bool = False,
-        level: float = 0.6,
+        level: Number = 0.6,
     ) -> None:
         self.lower_bound = lower_bound
         self.k = k
@@ -88,7 +87,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         rank, predicted = _rank_and_predicted(rows, truth)
         self.num_classes_ = rows.num_classes
         self.k_ = self._fit_k(rows, rank)
-        threshold = self.threshold if self.k == "auto" else None
+        threshold = float(self.threshold) if self.k == "auto" else None
         sizes = 1 if threshold is None else rows.stored - 1
         by_size = covariates_by_size(rows, sizes, check_metric(self.metric))
         lowest = lowest_alpha(self.lower_bound)
@@ -159,7 +158,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             fixed = int(self.k)
             _check_served(fixed, rows)
             return fixed
-        size = size_for_level(rank, rows.stored, self.level)
+        size = size_for_level(rank, rows.stored, float(self.level))
         if size is None:
             warnings.warn(
                 f"The teacher's top-{rows.stored} accuracy on V stays below the level "

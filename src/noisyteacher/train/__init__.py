@@ -3,7 +3,7 @@
 from noisyteacher.train.checkpoint import EpochRecord, History
 from noisyteacher.train.config import SGD, Adam, TrainConfig
 from noisyteacher.train.engine import Accuracy, Trained, summarise, train
-from noisyteacher.train.job import Inputs, Job, BuildsModel, TrainData, make_job
+from noisyteacher.train.job import BuildsModel, Inputs, Job, Problem, TrainData, ValRole
 from noisyteacher.train.schedule import IMAGENET_STEPS, Constant, Cosine, Schedule, Steps
 
 __all__ = [
@@ -11,19 +11,20 @@ __all__ = [
     "SGD",
     "Accuracy",
     "Adam",
+    "BuildsModel",
     "Constant",
     "Cosine",
     "EpochRecord",
     "History",
     "Inputs",
     "Job",
-    "BuildsModel",
+    "Problem",
     "Schedule",
     "Steps",
     "TrainConfig",
     "TrainData",
     "Trained",
-    "make_job",
+    "ValRole",
     "summarise",
     "train",
 ]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisyteacher.data import Views
+from noisyteacher.data import Split, Views
 from noisyteacher.errors import InputError, first_few
-from noisyteacher.methods.base import Method, Prepared, Rows, fit_and_prepare
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods.base import Method, Prepared, Rows, fit_and_prepare
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
-_InputsT = TypeVar("_InputsT", Tensor, tuple[Tensor, ...])
+ValRole: TypeAlias = Literal["gold", "pool", "out"]
 
 
 def take_rows(inputs: Inputs, index: Tensor) -> Inputs:
@@ -116,62 +116,65 @@ class Job:
         return digest.hexdigest()
 
 
-def make_job(
-    name: str,
-    model: BuildsModel,
-    method: Method,
-    labels: TeacherLabels | None,
-    *,
-    ids: np.ndarray,
-    gold: np.ndarray,
-    val: np.ndarray,
-    pool: np.ndarray,
-    y: np.ndarray,
-    classes: int,
-    selection: np.ndarray | None = None,
-    val_role: str = "gold",
-    seed: int = 0,
-    init: dict[str, Tensor] | None = None,
-) -> Job:
-    """A job from a split: ``gold``, ``val``, ``selection``, ``pool`` are positions in ``ids``.
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One trial on one dataset: what all students of a fair comparison share.
 
-    ``val_role`` says how V takes part in training: with its gold labels ("gold"), with teacher
-    labels like the pool ("pool", a first generation), or not at all ("out").
+    ``ids`` and ``y`` belong to the rows of ``data.inputs``; ``y`` is -1 where unknown.
     """
-    if val_role not in ("gold", "pool", "out"):
-        raise InputError(f'val_role is "gold", "pool" or "out", not {val_role!r}.')
-    labelled = [gold, val] if val_role == "gold" else [gold]
-    unlabelled = [val, pool] if val_role == "pool" else [pool]
-    positions = np.concatenate([*labelled, *unlabelled]).astype(np.int64)
-    _check_disjoint({"A": gold, "V": val, "pool": pool})
-    known = sum(len(part) for part in labelled)
-    row_y = np.full(len(positions), -1, np.int64)
-    row_y[:known] = y[positions[:known]]
-    if known and (row_y[:known].min() < 0 or row_y[:known].max() >= classes):
-        raise InputError(f"Gold labels must lie in 0..{classes - 1}.")
-    rows = Rows(ids[positions], row_y, ids[val], np.asarray(y[val], np.int64), classes)
-    if selection is None:
-        selection = np.empty(0, np.int64)
-    return Job(
-        name=name,
-        model=model,
-        method=method,
-        prepared=fit_and_prepare(method, rows, labels),
-        positions=positions,
-        val_positions=np.asarray(val, np.int64),
-        selection=np.asarray(selection, np.int64),
-        selection_y=np.asarray(y[selection], np.int64),
-        seed=seed,
-        init=init,
-    )
 
+    data: TrainData
+    ids: np.ndarray  # (n,)
+    y: np.ndarray  # (n,) int64
+    split: Split
+    model: BuildsModel
+    init: dict[str, Tensor] | None = None
 
-def _check_disjoint(parts: dict[str, np.ndarray]) -> None:
-    names = list(parts)
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            both = np.intersect1d(parts[one], parts[other])
-            if len(both):
-                raise InputError(
-                    f"{one} and {other} share {len(both)} examples (positions {first_few(both)})."
-                )
+    def job(
+        self,
+        name: str,
+        method: Method,
+        labels: TeacherLabels | None,
+        *,
+        seed: int = 0,
+        val_role: ValRole = "gold",
+    ) -> Job:
+        """A student of this problem, its method fitted on V and prepared.
+
+        ``val_role`` says how V takes part in training: with its gold labels, with teacher labels
+        like the pool (as in a first generation), or not at all.
+        """
+        rows, positions = self._rows(val_role)
+        parts = self.split
+        return Job(
+            name=name,
+            model=self.model,
+            method=method,
+            prepared=fit_and_prepare(method, rows, labels),
+            positions=positions,
+            val_positions=np.asarray(parts.val, np.int64),
+            selection=np.asarray(parts.selection, np.int64),
+            selection_y=np.asarray(self.y[parts.selection], np.int64),
+            seed=seed,
+            init=self.init,
+        )
+
+    def _rows(self, val_role: ValRole) -> tuple[Rows, np.ndarray]:
+        if val_role not in get_args(ValRole):
+            raise InputError(f'val_role is "gold", "pool" or "out", not {val_role!r}.')
+        parts, classes = self.split, self.data.classes
+        parts.check(len(self.ids))
+        labelled = [parts.gold, parts.val] if val_role == "gold" else [parts.gold]
+        unlabelled = [parts.val, parts.pool] if val_role == "pool" else [parts.pool]
+        positions = np.concatenate([*labelled, *unlabelled]).astype(np.int64)
+        known = sum(len(part) for part in labelled)
+        y = np.full(len(positions), -1, np.int64)
+        y[:known] = self.y[positions[:known]]
+        wrong = positions[:known][(y[:known] < 0) | (y[:known] >= classes)]
+        if len(wrong):
+            raise InputError(
+                f"Gold labels must lie in 0..{classes - 1}; those of "
+                f"{first_few(self.ids[wrong].tolist())} do not."
+            )
+        val_y = np.asarray(self.y[parts.val], np.int64)
+        return Rows(self.ids[positions], y, self.ids[parts.val], val_y, classes), positions

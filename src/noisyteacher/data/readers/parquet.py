@@ -73,13 +73,15 @@ def _open(file: Path) -> pq.ParquetFile:
 
 
 def _table(files: Sequence[Path], columns: list[str] | None) -> pa.Table:
-    """The shards under each other; without columns, a table that still knows its rows."""
-    shards = []
-    for file in files:
-        opened = _open(file)
-        wanted = columns and [name for name in columns if name in opened.schema_arrow.names]
-        shards.append(opened.read(columns=wanted))
+    """The shards under each other: the wanted columns that are there, or all of them."""
+    opened = [_open(file) for file in files]
+    if columns is not None:
+        columns = [name for name in columns if name in opened[0].schema_arrow.names]
+        if not columns:
+            # Arrow forgets the number of rows of a table without columns.
+            return pa.table({"": pa.nulls(sum(file.metadata.num_rows for file in opened))})
     try:
+        shards = [file.read(columns=columns) for file in opened]
         return pa.concat_tables(shards)
     except pa.ArrowException as error:
         names = ", ".join(file.name for file in files)

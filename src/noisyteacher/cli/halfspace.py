@@ -1,0 +1,126 @@
+"""``noisyteacher halfspace``: the paper's theory, measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from noisyteacher.halfspace.study import Study
+
+EPILOG = "**Example:** `noisyteacher halfspace --smoke --out runs/halfspace-smoke`"
+
+_DEFAULT_OUT = Path("runs/halfspace")
+
+
+def halfspace(
+    smoke: Annotated[bool, typer.Option("--smoke", help="Everything small: seconds.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = _DEFAULT_OUT,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help="Where points lie: near-margin, ball, sphere, gaussian; repeatable."),
+    ] = None,
+    margin: Annotated[float | None, typer.Option(help="γ of the base point, in (0, 1].")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the base point: the error asked for.")
+    ] = None,
+    noise: Annotated[float | None, typer.Option(help="η of the base point, below ½.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Independent runs of each learner.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="At most so many samples a run.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    minutes: Annotated[float, typer.Option(help="Stop cleanly after so many minutes.")] = math.inf,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON lines.")] = False,
+) -> None:
+    """Measure samples to error ε against γ, ε and noise for SLaM and four rivals, and draw it.
+
+    Fits the exponents beside the proved ones, tries the theorem's guarantee on a grid, checks when
+    the population loss has the truth as its minimiser, and draws the landscape, the errors and the
+    two claims of the proof. Started again in the same folder it goes on where it was.
+    """
+    from noisyteacher.halfspace.study import Study, smoke_study
+
+    study = smoke_study() if smoke else Study()
+    given: dict[str, Any] = {
+        "shapes": tuple(shape) if shape else None,
+        "margin": margin,
+        "epsilon": epsilon,
+        "noise": noise,
+        "runs": runs,
+        "guarantee_runs": runs,
+        "max_steps": max_steps,
+        "seed": seed,
+    }
+    study = replace(study, **{name: value for name, value in given.items() if value is not None})
+    _run(study, out, device, minutes, json)
+
+
+def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
+    import orjson
+
+    from noisyteacher.halfspace.figures import draw_all
+    from noisyteacher.halfspace.study import load_rows, run_study
+    from noisyteacher.halfspace.summary import summarise
+
+    started = time.monotonic()
+    _follow(run_study(study, out, device=device, until=started + 60 * minutes), quiet=json)
+    rows = load_rows(out)
+    summary = summarise(study, rows)
+    draw_all(study, rows, out / "figures", device)
+    if json:
+        for row in [*rows, *summary.rows()]:
+            typer.echo(orjson.dumps(row).decode())
+        return
+    console = _console()
+    for title, (header, lines) in summary.tables().items():
+        console.print(_table(title, header, lines))
+    for caveat in summary.caveats:
+        console.print(f"- {caveat}")
+    console.print(f"Rows and pictures: {out} ({time.monotonic() - started:.0f} s)", soft_wrap=True)
+
+
+def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
+    """Show each finished cell: a bar on a terminal, a line elsewhere, nothing for machines."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    console = _console()
+    if quiet or not console.is_terminal:
+        for done, total, what in progress:
+            if not quiet:
+                typer.echo(f"[{done}/{total}] {what}")
+        return
+    with Progress(
+        *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    ) as bar:
+        task = bar.add_task("cells", total=None)
+        for done, total, what in progress:
+            bar.update(task, completed=done, total=total, description=what)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console()
+    # A pipe has no width of its own, and wrapped tables cannot be read back.
+    return console if console.is_terminal else Console(width=140)
+
+
+def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in header:
+        table.add_column(name)
+    for line in lines:
+        table.add_row(*line)
+    return table

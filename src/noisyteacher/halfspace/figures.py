@@ -1,0 +1,245 @@
+"""The four pictures, each as SVG and PNG: landscape, errors, claims, samples.
+
+Learners differ in colour (Okabe and Ito's, safe for colour-blind readers), in line style and in
+marker, so that a grey print tells them apart too.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+from torch import Tensor
+
+from noisyteacher.files import write_atomic
+from noisyteacher.halfspace.gradient import expected_slam_slope, mix, slam_loss
+from noisyteacher.halfspace.noise_models import RandomNoise
+from noisyteacher.halfspace.shapes import Ball, long_servedio
+from noisyteacher.halfspace.simulation import Simulation, simulate
+from noisyteacher.halfspace.stream import NoisyHalfspace
+from noisyteacher.halfspace.study import Cell, Row, Study, all_rules
+from noisyteacher.halfspace.summary import SYMBOLS, exponents, reached, sweep_rows
+from noisyteacher.halfspace.theory import NORM_GROWTH, drift
+
+_LOOKS = {
+    "Slam": ("#0072B2", "-", "o"),
+    "Backward": ("#D55E00", "--", "s"),
+    "Perspectron": ("#009E73", "-.", "^"),
+    "Logistic": ("#CC79A7", ":", "D"),
+    "Perceptron": ("#555555", (0, (5, 1, 1, 1, 1, 1)), "x"),
+}
+
+_LEAST_ERROR = 1e-3
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write ``stem``.svg and ``stem``.png; the same picture gives the same bytes."""
+    paths = []
+    for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+        content = io.BytesIO()
+        with matplotlib.rc_context({"svg.hashsalt": "noisyteacher", "svg.fonttype": "none"}):
+            figure.savefig(content, format=ending, dpi=95, metadata=metadata)
+        paths.append(stem.with_suffix(f".{ending}"))
+        write_atomic(paths[-1], content.getvalue())
+    return paths
+
+
+def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0) -> Figure:
+    """The population SLaM loss of a linear student in the plane, its gradient, Algorithm 3's step.
+
+    The paper's figure: the loss is not convex, but downhill points to w*. Far from w* the gradient
+    almost vanishes; the step of Algorithm 3, the gradient divided by r, does not.
+    """
+    sample = NoisyHalfspace(Ball(2, margin), RandomNoise(1 - alpha)).sample(1000)
+    x = torch.from_numpy(sample.x)
+    truth0 = torch.from_numpy(sample.truth > 0).float()
+    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
+
+    axis = torch.linspace(-reach, reach, 81)
+    s = _plane(axis) @ x.T
+    loss = slam_loss(s, mix(truth0, alpha), alpha).mean(1).reshape(81, 81).numpy()
+    shades = left.contourf(axis, axis, loss, levels=12, cmap="cividis")
+    left.contour(axis, axis, loss, levels=12, colors="white", linewidths=0.4)
+    figure.colorbar(shades, ax=left, shrink=0.7, label="loss")
+    left.set_title(f"Population SLaM loss, α = {alpha:g}")
+
+    _draw_field(figure, middle, x, reach, lambda s: -expected_slam_slope(s, truth0, alpha))
+    middle.set_title("Downhill, −gradient")
+    _draw_field(figure, right, x, reach, lambda s: (2 * alpha - 1) * (truth0 - torch.sigmoid(s)))
+    right.set_title("Algorithm 3's expected step")
+    for axes in (left, middle, right):
+        axes.set(xlabel="w₁    (w* points to the right)", aspect="equal")
+    left.set_ylabel("w₂")
+    return figure
+
+
+def _plane(axis: Tensor) -> Tensor:
+    """All weights (n², 2) of a square grid, w₁ running fastest."""
+    second, first = torch.meshgrid(axis, axis, indexing="ij")
+    return torch.stack([first.flatten(), second.flatten()], 1)
+
+
+def _draw_field(
+    figure: Figure, axes: Axes, x: Tensor, reach: float, multiple: Callable[[Tensor], Tensor]
+) -> None:
+    """Arrows of unit length along the mean of multiple(w·x)·x, its length as the background."""
+    axis = torch.linspace(-reach, reach, 81)
+    size = _field(axis, x, multiple).norm(dim=1).log10().reshape(81, 81)
+    shades = axes.pcolormesh(
+        axis, axis, size, cmap="cividis", vmin=-3, vmax=-0.5, shading="nearest", rasterized=True
+    )
+    figure.colorbar(shades, ax=axes, shrink=0.7, label="log₁₀ of its length")
+    coarse = torch.linspace(-0.92 * reach, 0.92 * reach, 13)
+    arrows = _field(coarse, x, multiple)
+    arrows = (arrows / arrows.norm(dim=1, keepdim=True)).reshape(13, 13, 2)
+    axes.quiver(
+        coarse, coarse, arrows[..., 0], arrows[..., 1],
+        color="white", edgecolor="black", linewidth=0.4, scale=17, width=0.008, pivot="mid",
+    )  # fmt: skip
+
+
+def _field(axis: Tensor, x: Tensor, multiple: Callable[[Tensor], Tensor]) -> Tensor:
+    return multiple(_plane(axis) @ x.T) @ x / len(x)
+
+
+def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
+    """Mean error of the last iterate against samples, one panel a problem."""
+    figure = Figure(figsize=(3.9 * len(simulations), 3.6), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(simulations), sharey=True))
+    for axes, (title, simulation) in zip(panels, simulations.items(), strict=True):
+        for name, trace in simulation.traces.items():
+            colour, style, marker = _LOOKS[name]
+            mean = np.maximum(trace.errors.mean(1), _LEAST_ERROR)
+            axes.plot(simulation.steps, mean, color=colour, linestyle=style, marker=marker,
+                      markersize=4, markevery=max(1, len(mean) // 8), label=name)  # fmt: skip
+        axes.set(xscale="log", yscale="log", xlabel="samples", ylim=(0.9 * _LEAST_ERROR, 0.7))
+        axes.set_title(title, fontsize=10)
+        _plain(axes)
+    panels[0].set_ylabel(
+        f"error of the last iterate, mean of the runs\n(drawn at {_LEAST_ERROR:g} where less)"
+    )
+    panels[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
+    """w·w* and ‖w‖ of SLaM along the iterations, beside the two claims of the proof."""
+    steps, trace = simulation.steps, simulation.traces["Slam"]
+    figure = Figure(figsize=(8.4, 3.7), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_band(left, steps, trace.correlation, "Slam", "w·w*, median and quartiles")
+    # The iterate after step t decides step t + 1; each kept one stands for those up to the next.
+    summed = np.concatenate([[0.5], trace.errors.mean(1)])[:-1]
+    below = drift(cell.margin, cell.gap) * np.cumsum(np.diff(steps, prepend=0) * summed)
+    left.plot(steps, below, color="black", linestyle="--", label="claim 1: (gap·γ/2)·Σ error")
+    left.set(title="Claim 1: w·w* grows while w errs", ylabel="w·w*")
+    _draw_band(right, steps, trace.norm, "Slam", "‖w‖, median and quartiles")
+    right.plot(
+        steps, np.sqrt(NORM_GROWTH * steps), color="black", linestyle="--",
+        label="claim 2: √((2/e + 1)·T)",
+    )  # fmt: skip
+    right.set(title="Claim 2: ‖w‖ stays below √T", ylabel="‖w‖")
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log", xlabel="steps T")
+        axes.legend(frameon=False, fontsize=8)
+        _plain(axes)
+    return figure
+
+
+def draw_all(study: Study, rows: Sequence[Row], folder: Path, device: str = "cpu") -> list[Path]:
+    """Draw every picture of a study into ``folder``; gives the files."""
+    base = Cell("near-margin", study.margin, study.epsilon, study.noise)
+    problems = {
+        f"ball, d = 30, γ = 0.1, η = {study.noise:g}": (
+            NoisyHalfspace(Ball(30, 0.1), RandomNoise(study.noise)), 0.1,
+        ),
+        f"near-margin, d = {base.data().shape.dim}, γ = {base.margin:g}, η = {study.noise:g}": (
+            base.data(), base.margin,
+        ),
+        f"Long–Servedio, d = 2, γ = 0.025, η = {study.noise:g}": (
+            NoisyHalfspace(long_servedio(0.025), RandomNoise(study.noise)), 0.025,
+        ),
+    }  # fmt: skip
+    steps = min(study.max_steps, 20_000)
+    simulations = {
+        title: simulate(
+            data, all_rules(margin), runs=study.runs, steps=steps, seed=study.seed, keep=1.2,
+            device=device,
+        )
+        for title, (data, margin) in problems.items()
+    }  # fmt: skip
+    figures = {
+        "landscape": draw_landscape(),
+        "errors": draw_errors(simulations),
+        "claims": draw_claims(simulations[list(problems)[1]], base),
+    }
+    figures |= {f"samples-{shape}": draw_samples(study, rows, shape) for shape in study.shapes}
+    return [path for name, figure in figures.items() for path in save(figure, folder / name)]
+
+
+def draw_samples(study: Study, rows: Sequence[Row], shape: str) -> Figure:
+    """Samples until some iterate is good, against 1/γ, 1/ε and 1/(1−2η), with the fits."""
+    figure = Figure(figsize=(11, 3.7), layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
+    fits = {(f.variable, f.learner): f.best for f in exponents(study, rows) if f.shape == shape}
+    for axes, (variable, cells) in zip(panels, study.sweeps(shape).items(), strict=True):
+        axes.set(xscale="log", yscale="log", xlabel=SYMBOLS[variable])
+        for learner in _LOOKS:
+            _draw_sweep(axes, sweep_rows(rows, cells, learner), variable, learner)
+            fit = fits[variable, learner]
+            if fit is not None:
+                ends = np.array([1 / getattr(cells[0], variable), 1 / getattr(cells[-1], variable)])
+                colour, style, _ = _LOOKS[learner]
+                axes.plot(ends, fit.constant * ends**fit.slope, color=colour, linestyle=style,
+                          label=f"{learner}: {fit.slope:.2f}")  # fmt: skip
+        places = [1 / getattr(cell, variable) for cell in cells]
+        axes.set_xticks(places, [f"{place:.3g}" for place in places])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        _draw_theory(axes, places)
+        axes.legend(frameon=False, fontsize=7, title="exponents", title_fontsize=8)
+        _plain(axes)
+    panels[0].set_ylabel("samples until half of the runs\nhad an iterate with error ≤ ε")
+    figure.suptitle(f"{shape}: γ = {study.margin:g}, ε = {study.epsilon:g}, η = {study.noise:g}, "
+                    "but for the one that moves", fontsize=10)  # fmt: skip
+    return figure
+
+
+def _draw_sweep(axes: Axes, rows: Sequence[Row], variable: str, learner: str) -> None:
+    colour, _, marker = _LOOKS[learner]
+    for row in rows:
+        best = reached(row, "best")
+        if best.steps is None:
+            continue
+        place = 1 / row[variable]
+        axes.plot(place, best.steps, color=colour, marker=marker, markersize=4, linestyle="none")
+        axes.plot([place, place], [best.low, best.high or best.steps], color=colour, linewidth=1)
+
+
+def _draw_theory(axes: Axes, places: Sequence[float]) -> None:
+    """A line of slope 2 through the upper left corner's samples, for the eye."""
+    low, high = axes.get_ylim()
+    ends = np.array([min(places), max(places)])
+    start = low * (high / low) ** 0.15
+    axes.plot(ends, start * (ends / ends[0]) ** 2, color="black", linewidth=0.8, label="slope 2")
+
+
+def _draw_band(
+    axes: Axes, steps: np.ndarray, values: np.ndarray, learner: str, label: str | None = None
+) -> None:
+    colour, style, marker = _LOOKS[learner]
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
+    axes.plot(steps, middle, color=colour, linestyle=style, marker=marker, markersize=4,
+              markevery=max(1, len(steps) // 8), label=label or learner)  # fmt: skip
+    axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,286 @@
+"""The experiments behind ``noisyteacher halfspace``: what to run, cell by cell, and one row each.
+
+A study can be killed and started again: rows are appended as they are finished, and a cell whose
+rows are there is not run twice.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import torch
+
+from noisyteacher.errors import InputError
+from noisyteacher.files import append_line, write_atomic
+from noisyteacher.halfspace.checks import check_count, check_fraction, check_margin, check_noise
+from noisyteacher.halfspace.measure import steps_to_error
+from noisyteacher.halfspace.noise_models import RandomNoise
+from noisyteacher.halfspace.rules import Backward, Logistic, Perceptron, Perspectron, Rule, Slam
+from noisyteacher.halfspace.selection import holdout_size
+from noisyteacher.halfspace.shapes import Ball, Gaussian, NearMargin, Shape, Sphere
+from noisyteacher.halfspace.simulation import simulate
+from noisyteacher.halfspace.stream import NoisyHalfspace
+from noisyteacher.machine import commit, hardware, versions
+
+SHAPES = ("near-margin", "ball", "sphere", "gaussian")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One problem: a shape, its margin γ, the error ε asked for, the noise rate η."""
+
+    shape: str
+    margin: float
+    epsilon: float
+    noise: float
+
+    @property
+    def gap(self) -> float:
+        """|2α − 1|."""
+        return 1.0 - 2.0 * self.noise
+
+    def data(self) -> NoisyHalfspace:
+        """The near-margin shape follows γ and ε, to stay hard; the others have 30 dimensions."""
+        return NoisyHalfspace(self._shape(), RandomNoise(self.noise))
+
+    def _shape(self) -> Shape:
+        if self.shape == "near-margin":
+            dim = math.ceil(1.0 / self.margin**2 - 1e-9) + 1
+            return NearMargin(dim, self.margin, rare=min(1.0, 4.0 * self.epsilon))
+        kinds = {"ball": Ball, "sphere": Sphere, "gaussian": Gaussian}
+        return kinds[self.shape](30, self.margin)
+
+    def steps(self, constant: float) -> int:
+        """The theorem's T with this constant: constant / (gap·γ·ε)²."""
+        return math.ceil(constant / (self.gap * self.margin * self.epsilon) ** 2)
+
+
+def all_rules(margin: float) -> dict[str, Rule]:
+    """The five learners with their anytime step sizes, by name."""
+    rules = (Slam(), Backward(), Perspectron(margin), Logistic(), Perceptron())
+    return {type(rule).__name__: rule for rule in rules}
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to measure. Each sweep moves one of γ, ε, η away from the base point."""
+
+    shapes: tuple[str, ...] = ("near-margin", "ball")
+    margin: float = 0.2
+    epsilon: float = 0.05
+    noise: float = 0.2
+    margins: tuple[float, ...] = (0.4, 0.28, 0.2, 0.14, 0.1)
+    epsilons: tuple[float, ...] = (0.1, 0.05, 0.025, 0.0125)
+    noises: tuple[float, ...] = (0.1, 0.2, 0.3, 0.35, 0.4)
+    runs: int = 200
+    max_steps: int = 60_000
+    constant: float = 0.25  # a cell runs for constant / (gap·γ·ε)² steps, at most max_steps
+    guarantee_shapes: tuple[str, ...] = SHAPES
+    guarantee_margins: tuple[float, ...] = (0.4, 0.2, 0.1)
+    guarantee_epsilons: tuple[float, ...] = (0.1, 0.05)
+    guarantee_noises: tuple[float, ...] = (0.1, 0.3)
+    guarantee_runs: int = 400
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for shape in (*self.shapes, *self.guarantee_shapes):
+            if shape not in SHAPES:
+                raise InputError(f"There is no shape {shape!r}; choose from {', '.join(SHAPES)}.")
+        for margin in (self.margin, *self.margins, *self.guarantee_margins):
+            check_margin(margin)
+        for epsilon in (self.epsilon, *self.epsilons, *self.guarantee_epsilons):
+            check_fraction("epsilon", epsilon)
+        for noise in (self.noise, *self.noises, *self.guarantee_noises):
+            check_noise(noise)
+        for name in ("runs", "max_steps", "guarantee_runs"):
+            check_count(name, getattr(self, name))
+
+    def sweeps(self, shape: str) -> dict[str, list[Cell]]:
+        """The cells by the variable that moves: "margin", "epsilon" or "gap"."""
+        base = Cell(shape, self.margin, self.epsilon, self.noise)
+        return {
+            "margin": [replace(base, margin=margin) for margin in self.margins],
+            "epsilon": [replace(base, epsilon=epsilon) for epsilon in self.epsilons],
+            "gap": [replace(base, noise=noise) for noise in self.noises],
+        }
+
+    def sample_cells(self) -> list[Cell]:
+        """All cells of all sweeps, each once."""
+        cells = [c for shape in self.shapes for sweep in self.sweeps(shape).values() for c in sweep]
+        return list(dict.fromkeys(cells))
+
+    def guarantee_cells(self) -> list[Cell]:
+        """The grid on which the theorem is tried."""
+        return [
+            Cell(shape, margin, epsilon, noise)
+            for shape in self.guarantee_shapes
+            for margin in self.guarantee_margins
+            for epsilon in self.guarantee_epsilons
+            for noise in self.guarantee_noises
+        ]
+
+
+def smoke_study(seed: int = 0) -> Study:
+    """The whole way in seconds; its numbers mean little."""
+    return Study(
+        shapes=("near-margin",),
+        margins=(0.5, 0.4, 0.3),
+        epsilons=(0.2, 0.1, 0.05),
+        noises=(0.05, 0.1, 0.2),
+        margin=0.4,
+        epsilon=0.1,
+        noise=0.1,
+        runs=20,
+        max_steps=600,
+        guarantee_shapes=("near-margin",),
+        guarantee_margins=(0.4,),
+        guarantee_epsilons=(0.1,),
+        guarantee_noises=(0.1,),
+        guarantee_runs=40,
+        seed=seed,
+    )
+
+
+def measure_samples(cell: Cell, study: Study, device: str = "cpu") -> list[Row]:
+    """Samples to error ε of every learner on one cell: one row each."""
+    started = time.perf_counter()
+    steps = min(cell.steps(study.constant), study.max_steps)
+    result = simulate(
+        cell.data(), all_rules(cell.margin), runs=study.runs, steps=steps, seed=study.seed,
+        device=device,
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    rows = []
+    for name, trace in result.traces.items():
+        best = steps_to_error(result.steps, trace.best, cell.epsilon, study.seed)
+        last = steps_to_error(result.steps, trace.errors, cell.epsilon, study.seed)
+        figures = {"best": asdict(best), "last": asdict(last), "seconds": round(seconds, 2)}
+        rows.append(_row("samples", cell, study.runs, steps, study.seed, device)
+                    | {"learner": name} | figures)  # fmt: skip
+    return rows
+
+
+def measure_guarantee(cell: Cell, study: Study, device: str = "cpu") -> list[Row]:
+    """How often SLaM has, and how often the hold-out finds, an iterate with error at most ε."""
+    started = time.perf_counter()
+    steps = min(cell.steps(study.constant), study.max_steps)
+    holdout = min(holdout_size(cell.epsilon, cell.gap, 100), study.max_steps)
+    result = simulate(
+        cell.data(), {"Slam": Slam()}, runs=study.guarantee_runs, steps=steps, seed=study.seed,
+        holdout=holdout, device=device,
+    )  # fmt: skip
+    exists = float((result.traces["Slam"].best[-1] <= cell.epsilon).mean())
+    chosen = result.chosen_errors["Slam"]
+    return [
+        _row("guarantee", cell, study.guarantee_runs, steps, study.seed, device)
+        | {
+            "learner": "Slam",
+            "exists": exists,
+            "holdout": holdout,
+            "chosen": float((chosen <= cell.epsilon).mean()),
+            "chosen_twice_epsilon": float((chosen <= 2 * cell.epsilon).mean()),
+            "seconds": round(time.perf_counter() - started, 2),
+        }
+    ]
+
+
+def _row(kind: str, cell: Cell, runs: int, steps: int, seed: int, device: str) -> Row:
+    shape = cell.data().shape
+    return {
+        "recipe": "halfspace",
+        "kind": kind,
+        **asdict(cell),
+        "gap": cell.gap,
+        "dim": shape.dim,
+        "rare": shape.rare if isinstance(shape, NearMargin) else None,
+        "runs": runs,
+        "steps": steps,
+        "seed": seed,
+        "hardware": hardware(device),
+        "versions": versions(),
+        "commit": commit(),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+Measurement = Callable[[Cell, Study, str], list[Row]]
+_MEASUREMENTS: dict[str, Measurement] = {
+    "samples": measure_samples,
+    "guarantee": measure_guarantee,
+}
+
+
+def load_rows(folder: Path) -> list[Row]:
+    """The rows that are there; a last line that was cut off is ignored."""
+    path = folder / "results.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            if number < len(lines):
+                raise InputError(f"Line {number} of {path} is not a results row.") from None
+    return rows
+
+
+def _drop_cut_line(folder: Path, rows: list[Row]) -> None:
+    """Without its cut-off end the file can be appended to again."""
+    path = folder / "results.jsonl"
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        write_atomic(path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
+def open_study(study: Study, folder: Path) -> None:
+    """Write recipe.json, or check that the folder belongs to this very study."""
+    path = folder / "recipe.json"
+    recipe = orjson.dumps(asdict(study), option=orjson.OPT_INDENT_2)
+    if not path.exists():
+        write_atomic(path, recipe + b"\n")
+    elif orjson.loads(path.read_bytes()) != orjson.loads(recipe):
+        raise InputError(
+            f"{folder} holds another study (see its recipe.json): choose another --out."
+        )
+
+
+def run_study(
+    study: Study, folder: Path, *, device: str = "cpu", until: float = math.inf
+) -> Iterator[tuple[int, int, str]]:
+    """Run what is missing, yielding (cells done, cells in all, what was done) after each cell.
+
+    Stops before the next cell once ``time.monotonic()`` has passed ``until``.
+    """
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda was asked for, and this machine has no CUDA device.")
+    open_study(study, folder)
+    jobs = [("samples", cell) for cell in study.sample_cells()]
+    jobs += [("guarantee", cell) for cell in study.guarantee_cells()]
+    rows = load_rows(folder)
+    _drop_cut_line(folder, rows)
+    finished = {_key(row) for row in rows}
+    for done, (kind, cell) in enumerate(jobs, 1):
+        if (kind, *asdict(cell).values()) in finished:
+            continue
+        if time.monotonic() > until:
+            return
+        measured = _MEASUREMENTS[kind](cell, study, device)
+        # One write for the whole cell, so that a killed run leaves all of its rows or none.
+        append_line(folder / "results.jsonl", b"\n".join(orjson.dumps(row) for row in measured))
+        yield done, len(jobs), f"{kind}: {describe(cell)}"
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return (row["kind"], row["shape"], row["margin"], row["epsilon"], row["noise"])
+
+
+def describe(cell: Cell) -> str:
+    """One short line for a progress report."""
+    return f"{cell.shape}, γ={cell.margin:g}, ε={cell.epsilon:g}, η={cell.noise:g}"

@@ -1,0 +1,65 @@
+"""Lines of big text files, a block at a time, whatever their line endings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from noisyteacher.errors import InputError
+
+# Larger blocks leave the processor's cache and are slower.
+_BLOCK_BYTES = 1 << 18
+_LOOK_AHEAD = 1 << 20
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class LineBlock(NamedTuple):
+    """Some lines, perhaps with their endings; ``first`` is the number of the first, from 1."""
+
+    first: int
+    lines: list[bytes]
+
+
+def line_blocks(path: Path) -> Iterator[LineBlock]:
+    """The lines of a UTF-8 file that end in LF, CR LF or CR, with or without a byte order mark."""
+    number = 1
+    with path.open("rb", buffering=_BLOCK_BYTES) as file:
+        read = _reader_after_mark(file, path)
+        while lines := read(_BLOCK_BYTES):
+            yield LineBlock(number, lines)
+            number += len(lines)
+
+
+class _ReturnLines:
+    """Lines that end in CR alone, as old programs write them."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._rest = b""
+
+    def readlines(self, size: int) -> list[bytes]:
+        while block := self._file.read(size):
+            *lines, self._rest = (self._rest + block).split(b"\r")
+            if lines:
+                return lines
+        last, self._rest = self._rest, b""
+        return [last] if last else []
+
+
+def _reader_after_mark(file: BinaryIO, path: Path) -> Callable[[int], list[bytes]]:
+    """What reads some more lines, the byte order mark left out."""
+    start = file.read(_LOOK_AHEAD)
+    if start.startswith(_UTF16_MARKS):
+        raise InputError(f"{path} is UTF-16 text; save it as UTF-8.")
+    file.seek(len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0)
+    if b"\r" in start and b"\n" not in start:
+        return _ReturnLines(file).readlines
+    return file.readlines
+
+
+def name_files(paths: Sequence[Path]) -> str:
+    """How messages call one or more files."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}"

@@ -1,0 +1,97 @@
+"""Rows read so far, packed into arrays block by block so that memory holds no Python objects."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from noisyteacher.errors import InputError
+from noisyteacher.labels.ids import check_unique, clean_ids
+
+_NAMED_REPEATS = 3
+
+
+class LlmRows:
+    """Ids, class probabilities and missing mass of the rows with a label."""
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self._names: list[Any] = []
+        self._mass: list[float] = []
+        self._lines: list[int] = []
+        self._packed_ids: list[npt.NDArray[Any]] = []
+        self._packed_mass: list[npt.NDArray[np.float32]] = []
+        self._packed_lines: list[npt.NDArray[np.int32]] = []
+        self._files: list[Path] = []
+        self._first_rows: list[int] = []
+        self._count = 0
+
+    def start_file(self, path: Path) -> None:
+        """The rows from here on are of this file."""
+        self._files.append(path)
+        self._first_rows.append(self._count)
+
+    def add(self, name: str | int, line: int, mass: list[float]) -> None:
+        """One row: L probabilities that need not sum to 1."""
+        self._names.append(name)
+        self._lines.append(line)
+        self._mass += mass
+
+    def pack(self) -> None:
+        """Turn the rows added since the last time into arrays."""
+        if not self._names:
+            return
+        ids = clean_ids(self._names)
+        if self._packed_ids and self._packed_ids[0].dtype.kind != ids.dtype.kind:
+            raise InputError("ids must be all strings or all integers, got a mix of both.")
+        self._packed_ids.append(ids)
+        self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
+        self._packed_lines.append(np.array(self._lines, np.int32))
+        self._count += len(ids)
+        self._names, self._mass, self._lines = [], [], []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def ids(self) -> npt.NDArray[Any]:
+        """(n,) int64 or str."""
+        return np.concatenate(self._packed_ids)
+
+    def probs_and_missing(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """(n, L) probabilities that sum to 1, and (n,) mass that no class got."""
+        mass = np.concatenate(self._packed_mass)
+        self._packed_mass.clear()
+        total = mass.sum(axis=1)
+        mass /= total[:, None]
+        return mass, np.clip(1 - total, 0, 1)
+
+    def check_unique(self, ids: npt.NDArray[Any]) -> None:
+        """Refuse repeated ids, and say where they stand."""
+        try:
+            check_unique(ids)
+        except InputError:
+            raise InputError(self._where_repeated(ids)) from None
+
+    def _where_repeated(self, ids: npt.NDArray[Any]) -> str:
+        first_row: dict[Any, int] = {}
+        lines = np.concatenate(self._packed_lines)
+        found = []
+        repeats = 0
+        for row, name in enumerate(ids.tolist()):
+            first = first_row.setdefault(name, row)
+            if first == row:
+                continue
+            repeats += 1
+            if repeats <= _NAMED_REPEATS:
+                places = " and ".join(self._place(r, lines) for r in (first, row))
+                found.append(f"{name!r} ({places})")
+        more = f" and {repeats - _NAMED_REPEATS} more" if repeats > _NAMED_REPEATS else ""
+        return f"ids must be unique; repeated: {', '.join(found)}{more}."
+
+    def _place(self, row: int, lines: npt.NDArray[np.int32]) -> str:
+        file = self._files[bisect_right(self._first_rows, row) - 1]
+        return f"{file.name} line {lines[row]}"

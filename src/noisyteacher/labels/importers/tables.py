@@ -1,0 +1,176 @@
+"""CSV and Parquet tables of probabilities or logits.
+
+Each row has an id and either one numeric column per class, or one column of lists. In CSV a list
+is written as JSON: ``"[0.1, 0.9]"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from noisyteacher.errors import InputError, first_few
+from noisyteacher.labels.ids import IdsLike
+from noisyteacher.labels.importers.classes import ClassAnswers
+from noisyteacher.labels.importers.lines import name_files
+from noisyteacher.labels.importers.settings import ImportSettings
+from noisyteacher.labels.teacher_labels import TeacherLabels
+
+
+def import_table(
+    paths: Sequence[Path],
+    *,
+    ids: npt.NDArray[Any] | None = None,
+    id_column: str = "id",
+    list_column: str | None = None,
+    classes: ClassAnswers | None = None,
+    settings: ImportSettings | None = None,
+) -> TeacherLabels:
+    """Read the rows of one or more tables.
+
+    With ``list_column`` its lists are the values, and ``classes`` only names them. Without it every
+    class has the column of its name, or of one of its synonyms; where no classes are given, all
+    columns of floats are classes, and where there are none, a single column of lists is taken.
+    ``ids`` come before the ids in ``id_column``.
+    """
+    where = name_files(paths)
+    table = _read(paths)
+    if not table.num_rows:
+        raise InputError(f"{where} has no rows.")
+    rest = [name for name in table.column_names if name != id_column]
+    if list_column is None and classes is None:
+        list_column = _only_list_column(table.select(rest))
+    if list_column is not None:
+        values = _lists(_column(table, list_column, where), list_column, where)
+        names = None if classes is None else tuple(classes)
+    else:
+        columns = _class_columns(table.select(rest), classes, where)
+        values = np.column_stack([_numbers(table[c], c, where) for c in columns.values()])
+        names = tuple(columns)
+    if ids is not None and len(ids) != table.num_rows:
+        raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
+    found = _ids(_column(table, id_column, where), id_column, where) if ids is None else ids
+    return (settings or ImportSettings()).make(found, values, names, where=where)
+
+
+def _read(paths: Sequence[Path]) -> Any:
+    tables = []
+    for path in paths:
+        try:
+            if path.suffix == ".parquet":
+                tables.append(pq.ParquetFile(path).read())
+            else:
+                parsing = pa_csv.ParseOptions(
+                    delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True
+                )
+                tables.append(pa_csv.read_csv(path, parse_options=parsing))
+        except (OSError, pa.ArrowException) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise InputError(f"{path} cannot be read as a table: {reason}.") from error
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"the columns of the tables differ: {reason}.") from error
+
+
+def _column(table: Any, name: str, where: str) -> Any:
+    if name not in table.column_names:
+        columns = first_few(table.column_names, 10)
+        raise InputError(f"{where} has no column {name!r}; its columns are {columns}.")
+    return table[name]
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _only_list_column(table: Any) -> str | None:
+    if any(pa.types.is_floating(field.type) for field in table.schema):
+        return None
+    lists = [field.name for field in table.schema if _is_list(field.type)]
+    return lists[0] if len(lists) == 1 else None
+
+
+def _class_columns(table: Any, classes: ClassAnswers | None, where: str) -> dict[str, str]:
+    """Class name to the name of its column."""
+    if classes is None:
+        floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        if len(floats) < 2:
+            columns = first_few(table.column_names, 10)
+            raise InputError(
+                f"{where} has no two columns of probabilities among {columns}; name the classes, "
+                "or the column of lists."
+            )
+        return {name: name for name in floats}
+    found = {c: [a for a in names if a in table.column_names] for c, names in classes.items()}
+    absent = [name for name, columns in found.items() if not columns]
+    if absent:
+        columns = first_few(table.column_names, 10)
+        raise InputError(
+            f"{where} has no column for the classes {first_few(absent)}; its columns are {columns}."
+        )
+    double = [name for name, columns in found.items() if len(columns) > 1]
+    if double:
+        raise InputError(f"{where} has several columns for the classes {first_few(double)}.")
+    return {name: columns[0] for name, columns in found.items()}
+
+
+def _numbers(column: Any, name: str, where: str) -> npt.NDArray[Any]:
+    kind = column.type
+    if column.null_count:
+        raise InputError(f"{where}: the column {name!r} has {column.null_count} empty values.")
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        raise InputError(f"{where}: the column {name!r} holds {kind}, not numbers.")
+    wide = pa.float64() if kind == pa.float64() or pa.types.is_integer(kind) else pa.float32()
+    return np.asarray(column.cast(wide).to_numpy())
+
+
+def _lists(column: Any, name: str, where: str) -> npt.NDArray[Any]:
+    """(n, L) values of a column of lists, or of their JSON."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = _parsed(column, name, where)
+    if not _is_list(column.type):
+        raise InputError(f"{where}: the column {name!r} holds {column.type}, not lists of numbers.")
+    if column.null_count:
+        raise InputError(f"{where}: the column {name!r} has {column.null_count} empty lists.")
+    lengths = np.asarray(column.combine_chunks().value_lengths().to_numpy(zero_copy_only=False))
+    other = np.flatnonzero(lengths != lengths[0])
+    if len(other):
+        row = int(other[0])
+        raise InputError(
+            f"{where}: the lists in {name!r} have {lengths[0]} values in row 0 and {lengths[row]} "
+            f"in row {row}."
+        )
+    flat = pa.chunked_array([chunk.flatten() for chunk in column.chunks])
+    return _numbers(flat, name, where).reshape(len(column), -1)
+
+
+def _parsed(column: Any, name: str, where: str) -> Any:
+    try:
+        lists = [orjson.loads(text or "") for text in column.to_pylist()]
+        return pa.chunked_array([pa.array(lists, pa.list_(pa.float64()))])
+    except (orjson.JSONDecodeError, pa.ArrowException, TypeError) as error:
+        raise InputError(f"{where}: the column {name!r} is not all JSON lists: {error}.") from error
+
+
+def _ids(column: Any, name: str, where: str) -> IdsLike:
+    """Integers stay integers; everything else is text, as the readers of datasets have it."""
+    if column.null_count:
+        raise InputError(f"{where}: the id column {name!r} has {column.null_count} empty values.")
+    if pa.types.is_integer(column.type):
+        return np.asarray(column.to_numpy())
+    try:
+        return list(column.cast(pa.string()).to_pylist())
+    except pa.ArrowException:
+        raise InputError(f"{where}: the id column {name!r} holds {column.type}.") from None

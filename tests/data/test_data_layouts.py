@@ -1,0 +1,414 @@
+"""The other layouts: CIFAR archives, class folders, CelebA, aclImdb, npz, CSV, digits."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sample_images import encoded
+
+from noisyteacher.data import load_dataset
+from noisyteacher.data.readers.cifar import load_batch
+from noisyteacher.errors import InputError
+
+# -- CIFAR archives ------------------------------------------------------------------------------
+
+
+def batch(rows: int, seed: int, labels: str = "labels") -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "data": rng.integers(0, 256, (rows, 3072), dtype=np.uint8),
+        labels: [int(v) for v in rng.integers(0, 3, rows)],
+        "batch_label": b"some batch",
+    }
+
+
+def cifar10_files() -> dict[str, dict[str, Any]]:
+    files = {f"data_batch_{i}": batch(2, i) for i in range(1, 6)}
+    files["test_batch"] = batch(3, 9)
+    files["batches.meta"] = {"label_names": ["plane", "car", "bird"]}
+    return files
+
+
+def write_archive(path: Path, folder: str, files: dict[str, dict[str, Any]]) -> None:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            data = pickle.dumps(content, protocol=2)
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("packed", [True, False])
+def test_cifar10_archive(tmp_path: Path, packed: bool) -> None:
+    files = cifar10_files()
+    if packed:
+        write_archive(tmp_path / "cifar-10-python.tar.gz", "cifar-10-batches-py", files)
+    else:
+        (tmp_path / "cifar-10-batches-py").mkdir()
+        for name, content in files.items():
+            data = pickle.dumps(content, protocol=2)
+            (tmp_path / "cifar-10-batches-py" / name).write_bytes(data)
+    data = load_dataset("cifar10", data=tmp_path)
+    assert data.classes == ("plane", "car", "bird")
+    assert data.inputs.shape == (10, 32, 32, 3)
+    # A row holds the red plane, then the green, then the blue, each row by row.
+    third = files["data_batch_2"]["data"][0]
+    assert data.inputs[2, 5, 7].tolist() == [third[c * 1024 + 5 * 32 + 7] for c in range(3)]
+    assert data.y[2:4].tolist() == files["data_batch_2"]["labels"]
+    assert data.test_y.tolist() == files["test_batch"]["labels"]
+    assert data.ids[2] == "train/2"
+
+
+@pytest.mark.usefixtures("cache")
+def test_cifar100_archive_takes_fine_labels(tmp_path: Path) -> None:
+    files = {
+        "train": batch(4, 0, "fine_labels"),
+        "test": batch(2, 1, "fine_labels"),
+        "meta": {"fine_label_names": ["apple", "bear", "cup"], "coarse_label_names": ["x"]},
+    }
+    write_archive(tmp_path / "cifar-100-python.tar.gz", "cifar-100-python", files)
+    data = load_dataset(tmp_path / "cifar-100-python.tar.gz")
+    assert data.name == "cifar-100-python"
+    assert data.y.tolist() == files["train"]["fine_labels"]
+    assert data.classes == ("apple", "bear", "cup")
+
+
+def test_python_2_batches_are_read() -> None:
+    # As the official files have it: byte strings as keys, NumPy's old module name, protocol 2.
+    data = pickle.dumps({b"data": np.arange(4, dtype=np.uint8)}, protocol=2)
+    old = data.replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+    assert load_batch("old", old)["data"].tolist() == [0, 1, 2, 3]
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("this must never run",))
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (Harmful(), "print"),
+        ({"data": np.float64}, "float64"),
+        ({"data": Path("x")}, "pathlib"),
+        ({"data": np.random.default_rng(0)}, "numpy.random"),
+    ],
+)
+def test_cifar_batches_run_no_code(
+    content: object, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=rf"evil is not a CIFAR batch.*{named}"):
+        load_batch("evil", pickle.dumps(content, protocol=2))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        b"cos\nsystem\n(S'echo harm'\ntR.",
+        b"cbuiltins\neval\n(S'1+1'\ntR.",
+        b"c_codecs\nencode\n(Vx\nVrot13\ntR.",
+        b"cnumpy\nload\n(S'x'\ntR.",
+        b"Pid\n.",
+        b"cnumpy.core.multiarray\nscalar\n.",
+    ],
+)
+def test_hand_written_pickles_are_refused(attack: bytes) -> None:
+    with pytest.raises(InputError, match="not a"):
+        load_batch("evil", attack)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\x80\x02}q", pickle.dumps([1])])
+def test_damaged_batches_are_named(damaged: bytes) -> None:
+    with pytest.raises(InputError, match="data_batch_9 is not a CIFAR batch"):
+        load_batch("data_batch_9", damaged)
+
+
+@pytest.mark.usefixtures("cache")
+def test_incomplete_and_broken_cifar_archives(tmp_path: Path) -> None:
+    files = cifar10_files()
+    del files["data_batch_4"]
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    write_archive(archive, "cifar-10-batches-py", files)
+    with pytest.raises(InputError, match="no member cifar-10-batches-py/data_batch_4"):
+        load_dataset(archive)
+    files["data_batch_4"] = {"data": np.zeros((2, 10), np.uint8), "labels": [0, 0]}
+    write_archive(archive, "cifar-10-batches-py", files)
+    with pytest.raises(InputError, match="3072"):
+        load_dataset(archive)
+    archive.write_bytes(archive.read_bytes()[:200])
+    with pytest.raises(InputError, match="not a readable archive"):
+        load_dataset(archive)
+
+
+# -- class folders -------------------------------------------------------------------------------
+
+
+def write_class_folders(root: Path, pictures: np.ndarray, parts: tuple[str, ...]) -> None:
+    for part in parts:
+        for i, picture in enumerate(pictures[:4]):
+            file = root / part / ("ant", "bee")[i % 2] / f"{part}{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(encoded(picture))
+
+
+@pytest.mark.usefixtures("cache")
+def test_class_folders(tmp_path: Path, pictures: np.ndarray) -> None:
+    write_class_folders(tmp_path / "net", pictures, ("train", "val"))
+    (tmp_path / "net" / "train" / "ant" / "notes.txt").write_text("not an image")
+    data = load_dataset(tmp_path / "net")
+    assert data.classes == ("ant", "bee")
+    assert data.ids.tolist() == [
+        "train/ant/train0.png",
+        "train/ant/train2.png",
+        "train/bee/train1.png",
+        "train/bee/train3.png",
+    ]
+    assert data.y.tolist() == [0, 0, 1, 1]
+    np.testing.assert_array_equal(data.inputs, pictures[[0, 2, 1, 3]])
+    assert data.test_ids[0] == "val/ant/val0.png"
+
+
+@pytest.mark.usefixtures("cache")
+def test_class_folders_without_parts_are_all_training(tmp_path: Path, pictures: np.ndarray) -> None:
+    write_class_folders(tmp_path, pictures, ("digits",))
+    data = load_dataset(tmp_path / "digits")
+    assert len(data) == 4
+    assert data.ids[0] == "ant/digits0.png"
+    assert len(data.test_ids) == 0
+
+
+@pytest.mark.usefixtures("cache")
+def test_bad_class_folders(tmp_path: Path, pictures: np.ndarray) -> None:
+    write_class_folders(tmp_path, pictures, ("train", "val"))
+    broken = tmp_path / "train" / "bee" / "train1.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"")
+    with pytest.raises(InputError, match=r"train1\.png cannot be decoded: it is empty"):
+        load_dataset(tmp_path)
+    broken.write_bytes(whole)
+    (tmp_path / "val" / "ant").rename(tmp_path / "val" / "antelope")
+    with pytest.raises(InputError, match="classes that train/ lacks: 'antelope'"):
+        load_dataset(tmp_path)
+    for folder in ("antelope", "bee"):
+        for file in (tmp_path / "val" / folder).iterdir():
+            file.rename(tmp_path / "val" / file.name)
+        (tmp_path / "val" / folder).rmdir()
+    with pytest.raises(InputError, match="not class folders"):
+        load_dataset(tmp_path)
+
+
+@pytest.mark.usefixtures("cache")
+def test_large_jpegs_shrink_well(tmp_path: Path) -> None:
+    ramp = np.broadcast_to(np.linspace(0, 255, 640).astype(np.uint8)[None, :, None], (640, 640, 3))
+    (tmp_path / "a").mkdir()
+    Image.fromarray(ramp).save(tmp_path / "a" / "ramp.jpg", quality=95)
+    data = load_dataset(tmp_path, image_size=32)
+    expected = np.linspace(0, 255, 640).reshape(32, 20).mean(1)
+    error = np.abs(data.inputs[0].astype(float) - expected[None, :, None])
+    assert error.max() < 5
+
+
+# -- CelebA --------------------------------------------------------------------------------------
+
+NAMES = [f"{i:06d}.jpg" for i in range(1, 7)]
+MALE = [1, -1, -1, 1, 1, -1]
+YOUNG = [1, 1, 1, -1, -1, -1]
+PARTITION = [0, 0, 0, 1, 2, 2]
+
+
+def write_celeba(root: Path, form: str, nested: bool = False) -> None:
+    images = root / "img_align_celeba"
+    images = images / "img_align_celeba" if nested else images
+    images.mkdir(parents=True)
+    for i, name in enumerate(NAMES):
+        Image.new("RGB", (178, 218), (40 * i, 0, 0)).save(images / name, quality=95)
+    rows = list(zip(NAMES, MALE, YOUNG, strict=True))
+    if form == "txt":
+        lines = ["6", "Male Young", *(f"{n} {m:2d} {y:2d}" for n, m, y in rows)]
+        parts = [f"{n} {p}" for n, p in zip(NAMES, PARTITION, strict=True)]
+    else:
+        lines = ["image_id,Male,Young", *(f"{n},{m},{y}" for n, m, y in rows)]
+        parts = ["image_id,partition"]
+        parts += [f"{n},{p}" for n, p in zip(NAMES, PARTITION, strict=True)]
+    (root / f"list_attr_celeba.{form}").write_text("\n".join(lines) + "\n")
+    (root / f"list_eval_partition.{form}").write_text("\n".join(parts) + "\n")
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(("form", "nested"), [("txt", False), ("csv", True)])
+def test_celeba(tmp_path: Path, form: str, nested: bool) -> None:
+    write_celeba(tmp_path, form, nested)
+    data = load_dataset(tmp_path)
+    assert data.classes == ("not Male", "Male")
+    assert data.y.tolist() == [1, 0, 0]
+    assert data.test_y.tolist() == [1, 0]
+    assert data.ids.tolist() == NAMES[:3]
+    assert data.inputs.shape == (3, 64, 64, 3)
+    assert abs(int(data.test_inputs[1, 30, 30, 0]) - 200) < 4
+    young = load_dataset(tmp_path, attribute="Young", image_size=32)
+    assert young.y.tolist() == [1, 1, 1]
+    assert young.inputs.shape == (3, 32, 32, 3)
+
+
+@pytest.mark.usefixtures("cache")
+def test_bad_celeba(tmp_path: Path) -> None:
+    write_celeba(tmp_path, "txt")
+    with pytest.raises(InputError, match="no attribute 'Smiling'; it has 'Male', 'Young'"):
+        load_dataset(tmp_path, attribute="Smiling")
+    (tmp_path / "img_align_celeba" / NAMES[1]).unlink()
+    with pytest.raises(InputError, match=NAMES[1]):
+        load_dataset(tmp_path)
+    (tmp_path / "list_eval_partition.txt").unlink()
+    with pytest.raises(InputError, match="no list_eval_partition"):
+        load_dataset(tmp_path)
+
+
+# -- aclImdb, npz, CSV, digits -------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cache")
+def test_acl_imdb(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for name, text in (("pos", "great, très bien"), ("neg", "awful"), ("unsup", "who knows")):
+            folder = tmp_path / "aclImdb" / part / name
+            folder.mkdir(parents=True)
+            (folder / "0_9.txt").write_text(f"{part} {text}", encoding="utf-8")
+    data = load_dataset("imdb", data=tmp_path)
+    assert data.classes == ("neg", "pos")
+    assert data.inputs == ["train awful", "train great, très bien"]
+    assert data.y.tolist() == [0, 1]
+    assert data.test_ids.tolist() == ["test/neg/0_9", "test/pos/0_9"]
+    (tmp_path / "aclImdb" / "train" / "neg" / "0_9.txt").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(InputError, match=r"neg/0_9\.txt cannot be read as text"):
+        load_dataset("imdb", data=tmp_path)
+
+
+@pytest.mark.usefixtures("cache")
+def test_npz_images_tables_and_texts(tmp_path: Path, pictures: np.ndarray) -> None:
+    file = tmp_path / "some.npz"
+    np.savez(
+        file, x_train=pictures[:8], y_train=np.arange(8) % 3, x_test=pictures[8:], y_test=[0] * 4
+    )
+    data = load_dataset(file)
+    assert (data.name, data.kind) == ("some", "image")
+    np.testing.assert_array_equal(data.inputs, pictures[:8])
+    np.savez(file, x_train=pictures[..., 0], y_train=np.zeros((12, 1), np.int64))
+    grey = load_dataset(file)
+    np.testing.assert_array_equal(grey.inputs[..., 2], pictures[..., 0])
+    np.savez(
+        file,
+        inputs=np.eye(3),
+        labels=np.array(["b", "a", "b"]),
+        ids=[7, 8, 9],
+        test_inputs=np.eye(3)[:1],
+    )
+    table = load_dataset(file)
+    assert table.classes == ("a", "b")
+    assert table.y.tolist() == [1, 0, 1]
+    assert table.ids.tolist() == [7, 8, 9]
+    assert table.test_y.tolist() == [-1]
+    np.savez(file, inputs=np.array(["x y", "z"]), labels=[0, 1], classes=["no", "yes"])
+    text = load_dataset(file)
+    assert (text.kind, text.classes, text.inputs) == ("text", ("no", "yes"), ["x y", "z"])
+
+
+@pytest.mark.usefixtures("cache")
+def test_bad_npz(tmp_path: Path) -> None:
+    file = tmp_path / "bad.npz"
+    np.savez(file, a=np.eye(2))
+    with pytest.raises(InputError, match="neither 'x_train' nor 'inputs'; it has 'a'"):
+        load_dataset(file)
+    np.savez(file, inputs=np.zeros((2, 3, 4, 5, 6)), labels=[0, 1])
+    with pytest.raises(InputError, match="inputs must be"):
+        load_dataset(file)
+    np.savez(file, inputs=np.array([{}, {}], dtype=object), labels=[0, 1])
+    with pytest.raises(InputError, match="not a readable NumPy archive"):
+        load_dataset(file)
+    np.savez(file, inputs=np.eye(2), labels=[0.5, 1])
+    with pytest.raises(InputError, match="whole numbers or class names"):
+        load_dataset(file)
+    np.savez(file, inputs=np.eye(2), labels=[0, 1, 1])
+    with pytest.raises(InputError, match="2 inputs and 3 labels"):
+        load_dataset(file)
+    np.savez(file, inputs=np.eye(2), labels=[0, 5], classes=["a", "b"])
+    with pytest.raises(InputError, match="not 5"):
+        load_dataset(file)
+
+
+@pytest.mark.usefixtures("cache")
+def test_csv_tables(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("id,height,old,label\na,1.5,0,yes\nb,2.5,1,no\nc,0,1,\n")
+    (tmp_path / "test.csv").write_text("id,height,old,label\nq,3,1,no\n")
+    data = load_dataset(tmp_path)
+    assert data.kind == "table"
+    assert data.ids.tolist() == ["a", "b", "c"]
+    assert data.classes == ("no", "yes")
+    assert data.y.tolist() == [1, 0, -1]
+    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 0], [2.5, 1], [0, 1]], np.float32))
+    assert data.test_ids.tolist() == ["q"]
+    assert data.test_y.tolist() == [0]
+    (tmp_path / "other.csv").write_text("number,weight,kind\n7,1.5,0\n8,2,1\n")
+    other = load_dataset(tmp_path / "other.csv", label="kind", id_column="number")
+    assert other.y.tolist() == [0, 1]
+    assert other.ids.tolist() == [7, 8]
+    assert np.asarray(other.inputs).tolist() == [[1.5], [2]]
+
+
+@pytest.mark.usefixtures("cache")
+def test_csv_text_may_hold_line_breaks(tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text('text,label\n"two\nlines, one cell",1\nshort,0\n')
+    data = load_dataset(tmp_path / "reviews.csv")
+    assert data.inputs == ["two\nlines, one cell", "short"]
+    assert data.y.tolist() == [1, 0]
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n", "no label column"),
+        ("a,label\nred,0\nblue,1\n", "'a' is of type string"),
+        ("a,label\n1,0\n,1\n", "'a' has 1 missing"),
+        ("a,label\n1,0.5\n2,1\n", "whole numbers or class names"),
+        ("a,label\n1,-4\n2,1\n", "at least 0"),
+        ("label\n1\n", "no feature columns"),
+        ("id,a,label\nx,1,0\nx,2,1\n", "unique; repeated: 'x'"),
+        ("a,label\n1,0,7\n", "cannot be read as a table"),
+        ("a,label\n", "no training rows"),
+        ("a,label\nnan,1\n2,0\n", "infinite or NaN|missing"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "table.csv").write_text(content)
+    with pytest.raises(InputError, match=message):
+        load_dataset(tmp_path / "table.csv")
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_strange_class_in_the_test_part(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("a,label\n1,yes\n2,no\n")
+    (tmp_path / "test.csv").write_text("a,label\n1,maybe\n")
+    with pytest.raises(InputError, match="'maybe'"):
+        load_dataset(tmp_path)
+
+
+def test_digits() -> None:
+    data = load_dataset("digits")
+    assert (len(data), len(data.test_ids)) == (1300, 497)
+    assert data.kind == "table"
+    assert data.inputs.shape == (1300, 64)
+    assert (data.inputs.min(), data.inputs.max()) == (0, 1)
+    assert len(data.classes) == 10
+    assert not set(data.ids) & set(data.test_ids)
+    assert min(data.std) > 0  # some pixels are always empty
+    again = load_dataset("digits")
+    np.testing.assert_array_equal(data.ids, again.ids)

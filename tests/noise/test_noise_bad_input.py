@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+import torch
+
+from noisyteacher.errors import InputError
+from noisyteacher.noise import TeacherNoise
+
+PROBS = np.array([[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]])
+Y = np.array([0, 1, 2, 1])
+
+
+def with_entry(value):
+    probs = PROBS.copy()
+    probs[2, 1] = value
+    return probs
+
+
+BAD_PROBS = [
+    (with_entry(np.nan), "Row 2 .* NaN"),
+    (with_entry(np.inf), "Row 2 .* infinity"),
+    (with_entry(-0.1), r"Row 2 .* negative entry, -0\.1"),
+    (np.array([[0.5, 0.6, -0.1]] * 4), r"Row 0 .* negative entry, -0\.1"),
+    (with_entry(0.2), r"Row 2 .* sums to 1\.1"),
+    (PROBS * 2, "Row 0 .* sums to 2"),
+    (PROBS[0], r"shape \(n, L\), got \(3,\)"),
+    (PROBS[None], r"shape \(n, L\), got \(1, 4, 3\)"),
+    (np.ones((4, 1)), "at least 2 classes"),
+    (np.array([["a", "b"]] * 4), "real numbers"),
+]
+
+
+@pytest.mark.parametrize(("probs", "match"), BAD_PROBS)
+def test_bad_probabilities_at_fit_and_predict(probs, match):
+    with pytest.raises(InputError, match=match):
+        TeacherNoise().fit(probs, Y)
+    noise = TeacherNoise().fit(PROBS, Y)
+    with pytest.raises(InputError, match=match):
+        noise.predict(probs)
+
+
+@pytest.mark.parametrize(("probs", "match"), BAD_PROBS[:-1])
+def test_bad_tensors(probs, match):
+    with pytest.raises(InputError, match=match):
+        TeacherNoise().fit(torch.tensor(probs), Y)
+
+
+@pytest.mark.parametrize(
+    ("y", "match"),
+    [
+        ([0, 1, 2], r"shape \(4,\).*\(3,\)"),
+        ([[0], [1], [2], [1]], r"shape \(4,\)"),
+        ([0, 1, 2, 3], "0 to 2, but row 3 is 3"),
+        ([0, -1, 2, 1], "0 to 2, but row 1 is -1"),
+        ([0.0, 1.0, 2.0, 1.0], "integer"),
+        ([1, 1, 1, 1], "class 1 only"),
+    ],
+)
+def test_bad_truth(y, match):
+    with pytest.raises(InputError, match=match):
+        TeacherNoise().fit(PROBS, y)
+    with pytest.raises(InputError, match=match):
+        TeacherNoise().fit(PROBS, torch.tensor(y))
+
+
+def test_an_empty_v():
+    with pytest.raises(InputError, match="V is empty"):
+        TeacherNoise().fit(np.empty((0, 3)), np.empty(0, dtype=int))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"lower_bound": 0.9}, r"0\.9 is not below 0\.9"),
+        ({"lower_bound": 0.95, "threshold": 0.9}, "not below"),
+        ({"lower_bound": -0.1}, "lower_bound .* -0.1"),
+        ({"lower_bound": float("nan")}, "lower_bound .* nan"),
+        ({"threshold": 1.1}, "threshold .* 1.1"),
+        ({"level": 60, "k": "level"}, "level .* 60"),
+        ({"metric": "variance"}, "metric .* 'variance'"),
+        ({"k": "all"}, "'all'"),
+        ({"k": 1}, "2 to L, but it is 1"),
+        ({"k": 4}, "2 to 3, but it is 4"),
+    ],
+)
+def test_bad_settings(settings, match):
+    noise = TeacherNoise(**settings)
+    with pytest.raises(InputError, match=match):
+        noise.fit(PROBS, Y)
+
+
+@pytest.mark.parametrize("settings", [{"lower_bound": "high"}, {"k": 2.5}, {"per_class": "yes"}])
+def test_settings_of_a_wrong_type_that_came_in_late(settings):
+    noise = TeacherNoise().set_params(**settings)
+    with pytest.raises(InputError, match=next(iter(settings))):
+        noise.fit(PROBS, Y)
+
+
+def test_predict_before_fit():
+    with pytest.raises(InputError, match="not fitted"):
+        TeacherNoise().predict(PROBS)
+
+
+def test_another_number_of_classes():
+    noise = TeacherNoise().fit(PROBS, Y)
+    with pytest.raises(InputError, match=r"3 classes.* 2"):
+        noise.predict(np.full((2, 2), 0.5))
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_whole_pool():
+    pool = np.tile(PROBS.astype(np.float32), (200_000, 1))
+    pool[-1, 0] = 2.0
+    noise = TeacherNoise().fit(PROBS, Y)
+    with pytest.raises(InputError, match="Row 799999 "):
+        noise.predict(pool)

@@ -1,0 +1,116 @@
+import numpy as np
+import planted_teachers as planted
+import pytest
+
+from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.noise import TeacherNoise
+from noisyteacher.noise import rows as rows_module
+
+
+def store(probs, k):
+    return TeacherLabels.from_probs(range(len(probs)), probs, k=k)
+
+
+@pytest.fixture
+def never_dense(monkeypatch):
+    def refuse(labels):
+        raise AssertionError("the labels were made dense")
+
+    monkeypatch.setattr(TeacherLabels, "probs", property(refuse))
+
+
+@pytest.mark.usefixtures("never_dense")
+def test_shortlists_within_the_store_are_found_without_making_it_dense():
+    val, y, _ = planted.with_shortlists(6_000, seed=0)
+    pool, _, k = planted.with_shortlists(3_000, seed=1)
+    noise = TeacherNoise().fit(store(val, 7), y)
+    trust = noise.predict(store(pool, 7))
+    for size in (2, 3, 6):
+        assert (trust.k == k)[k == size].mean() > 0.97
+    assert isinstance(trust.alpha, np.ndarray)
+
+
+@pytest.mark.usefixtures("never_dense")
+@pytest.mark.parametrize("metric", ["margin", "entropy"])
+def test_shortlists_beyond_the_store_are_counted_and_get_all_classes(metric):
+    val, y, _ = planted.with_shortlists(6_000, seed=0)
+    pool, _, k = planted.with_shortlists(3_000, seed=1)
+    noise = TeacherNoise(metric=metric).fit(store(val, 5), y)
+    assert len(noise.cuts_) == 4
+    with pytest.warns(NoisyTeacherWarning, match=r"3\d\.\d%"):
+        trust = noise.predict(store(pool, 5))
+    assert (trust.k == 8)[k == 6].mean() > 0.97
+    assert (trust.k == k)[k < 6].mean() > 0.97
+    assert trust.unreachable == (trust.k == 8).sum()
+    assert trust.unreachable_share == trust.unreachable / 3_000
+
+
+def test_a_dense_pool_cannot_go_beyond_the_cuts_of_a_sparse_v():
+    val, y, _ = planted.with_shortlists(2_000, seed=0)
+    noise = TeacherNoise().fit(store(val, 5), y)
+    with pytest.warns(NoisyTeacherWarning, match="stored"):
+        trust = noise.predict(val)
+    assert trust.unreachable == (trust.k == 8).sum() > 500
+
+
+def test_a_sparse_pool_under_cuts_of_a_dense_v():
+    val, y, _ = planted.with_shortlists(2_000, seed=0)
+    noise = TeacherNoise().fit(val, y)
+    whole = noise.predict(store(val, 8))
+    assert whole.unreachable == 0
+    with pytest.warns(NoisyTeacherWarning):
+        cut_off = noise.predict(store(val, 4))
+    reached = cut_off.k < 8
+    # Rounding of the stored values moves a few rows.
+    assert (cut_off.k == whole.k)[reached].mean() > 0.97
+    assert (whole.k > 3)[~reached].mean() > 0.97
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_reading_in_blocks_changes_nothing(monkeypatch, per_class):
+    val, y, _ = planted.with_shortlists(1_000, seed=0)
+    labels = store(val, 8)
+    whole = TeacherNoise(per_class=per_class).fit(labels, y).predict(labels)
+    monkeypatch.setattr(rows_module, "_BLOCK_BYTES", 8 * 8 * 77)
+    parts = TeacherNoise(per_class=per_class).fit(labels, y).predict(labels)
+    np.testing.assert_array_equal(whole.alpha, parts.alpha)
+    np.testing.assert_array_equal(whole.k, parts.k)
+
+
+def test_a_truth_that_is_not_stored_counts_as_wrong_at_every_size():
+    probs = planted.with_margins(np.linspace(0.1, 0.9, 60), np.zeros(60, int), 6)
+    y = np.full(60, 5)
+    y[0] = 4
+    noise = TeacherNoise(lower_bound=0.0).fit(store(probs, 3), y)
+    assert noise.cuts_.tolist() == [np.inf, np.inf]
+    assert noise.alpha_curve_.values_.max() == np.float64(1e-3)
+
+
+def test_a_fixed_k_that_the_store_cannot_serve():
+    val, y, _ = planted.with_shortlists(200, seed=0)
+    with pytest.raises(InputError, match=r"store 4 of 8.*k = 5"):
+        TeacherNoise(k=5).fit(store(val, 4), y)
+    noise = TeacherNoise(k=5).fit(val, y)
+    with pytest.raises(InputError, match=r"store 4 of 8.*k = 5"):
+        noise.predict(store(val, 4))
+    for served in (4, 8):
+        trust = TeacherNoise(k=served).fit(store(val, 4), y).predict(store(val, 4))
+        assert set(trust.k.tolist()) == {served}
+
+
+def test_a_level_beyond_the_store_means_all_classes():
+    val, y, _ = planted.with_shortlists(600, seed=0)
+    with pytest.warns(NoisyTeacherWarning, match=r"top-3 accuracy.*0\.99"):
+        noise = TeacherNoise(k="level", level=0.99).fit(store(val, 3), y)
+    assert noise.k_ == 8
+    assert set(noise.predict(store(val, 3)).k.tolist()) == {8}
+
+
+def test_one_stored_probability_is_not_enough():
+    val, y, _ = planted.with_shortlists(60, seed=0)
+    with pytest.raises(InputError, match="at least 2"):
+        TeacherNoise().fit(store(val, 1), y)
+    noise = TeacherNoise().fit(val, y)
+    with pytest.raises(InputError, match="at least 2"):
+        noise.predict(store(val, 1))

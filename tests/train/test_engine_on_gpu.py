@@ -1,0 +1,72 @@
+"""The captured path: it must do what the plain path does, many students at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from toy import Everything, Net, PlainCE, TurnsNaN, make_toy, small
+
+from noisyteacher.train import SGD, train
+from noisyteacher.train.distributed import Processes
+from noisyteacher.train.student import Arena, StudentRun
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+MODEL = Net(dropout=0.0)  # dropout draws from one generator for all students of a cohort
+
+
+@pytest.mark.parametrize("optimizer", [None, SGD(lr=0.05)])
+@pytest.mark.parametrize("method", [PlainCE(), Everything()])
+def test_captured_steps_equal_eager_steps(method, optimizer) -> None:
+    toy = make_toy()
+    changes = {} if optimizer is None else {"optimizer": optimizer}
+    config = small(3, precision="float32", **changes)
+    states = []
+    for captured in (False, True):
+        arena = Arena.build(toy.data, torch.device("cuda"))
+        run = StudentRun(toy.job("s", method, model=MODEL), arena, config, Processes())
+        if captured:
+            run.capture()
+        for epoch in range(config.epochs):
+            run.start_epoch(epoch)
+            for step in range(run.steps):
+                run.advance(step)
+            run.launch_evaluation()
+            run.join_stream()
+        states.append(run.state())
+        predicted = run.predictions()[1]
+    for name, value in states[0].items():
+        torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+    assert (predicted == toy.data.test_y).mean() > 0.5
+
+
+def test_cohort_equals_students_alone() -> None:
+    toy = make_toy()
+    config = small(3, precision="float32")
+    methods = [PlainCE(), Everything(), PlainCE(), Everything(every=1)]
+    jobs = [toy.job(str(i), m, seed=i, model=MODEL) for i, m in enumerate(methods)]
+    together = train(jobs, toy.data, config, device="cuda", quiet=True)
+    for job, student in zip(jobs, together, strict=True):
+        (alone,) = train(job, toy.data, config, device="cuda", quiet=True)
+        for name, value in alone.state.items():
+            torch.testing.assert_close(student.state[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_resume_and_nan_in_a_cohort(tmp_path: Path) -> None:
+    toy = make_toy()
+    jobs = [
+        toy.job("bad", TurnsNaN(after=0.5), model=MODEL),
+        toy.job("good", Everything(), model=MODEL),
+    ]
+    config = small(4, precision="float32")
+    whole = train(jobs, toy.data, config, device="cuda", quiet=True)
+    train(jobs, toy.data, config, out=tmp_path, device="cuda", minutes=0, quiet=True)
+    bad, good = train(jobs, toy.data, config, out=tmp_path, device="cuda", quiet=True)
+    assert bad.history.failed and not bad.finished
+    assert good.finished
+    for name, value in whole[1].state.items():
+        torch.testing.assert_close(good.state[name], value, rtol=1e-4, atol=1e-5)
