@@ -2,9 +2,9 @@
 
     python benchmarks/import_jsonl.py --lines 1000000 --csv benchmarks/import_jsonl.csv
 
-The rivals do less: `json.loads` and `orjson.loads` of every line, nothing kept. The importer parses,
-maps tokens to classes, checks ids and saves the store. All run in one process on one core, and
-times are processor seconds, so that a busy machine does not count; wall seconds stand beside them.
+The rivals do less: `json.loads` and `orjson.loads` of every line, nothing kept. The importer
+parses, maps tokens to classes, checks ids and saves the store. All run in one process on one core,
+and times are processor seconds, so that a busy machine does not count; wall seconds stand beside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ DISTINCT = 2_000  # different answers; the lines repeat them with ids of their o
 def vocabulary(rng: random.Random, size: int = 5_000) -> list[str]:
     """Tokens as a model has them: mostly words that are no answer."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    return [" " * rng.getrandbits(1) + "".join(rng.choices(letters, k=rng.randint(1, 8))) for _ in range(size)]
+    return [
+        " " * rng.getrandbits(1) + "".join(rng.choices(letters, k=rng.randint(1, 8)))
+        for _ in range(size)
+    ]
 
 
 def position(rng: random.Random, words: list[str], first: str) -> dict[str, object]:
@@ -44,7 +47,8 @@ def position(rng: random.Random, words: list[str], first: str) -> dict[str, obje
     drawn = [words[int(len(words) * rng.random() ** 4)] for _ in range(3 * TOP)]
     others = [token for token in rng.sample(spellings, 7) + drawn if token != first]
     tokens = [first, *dict.fromkeys(others)][:TOP]
-    scores = [0.0] + sorted((-rng.expovariate(0.15) - 0.5 for _ in tokens[1:]), reverse=True)
+    below = sorted((-rng.expovariate(0.15) - 0.5 for _ in tokens[1:]), reverse=True)
+    scores = [0.0, *below]
     total = math.log(sum(map(math.exp, scores)) * 1.0005)
     top = [
         {"token": token, "logprob": score - total, "bytes": list(token.encode())}

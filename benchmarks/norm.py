@@ -176,7 +176,8 @@ def microseconds(graphs: list[torch.cuda.CUDAGraph]) -> float:
 def measure(name: str, version: Version, shape: tuple[int, ...], residual: bool) -> Row:
     sets = [Inputs.draw(shape, residual) for _ in range(CALLS)]
     expected = forward_backward(plain, sets[0].double())
-    actual = forward_backward(version, sets[0])
+    # Detached: a living graph would tie the leaves to this stream and break the capture.
+    actual = [value.detach() for value in forward_backward(version, sets[0])]
     errors = [
         ((a.double() - e).norm() / e.norm()).item()
         for a, e in zip(actual[:3], expected[:3], strict=True)

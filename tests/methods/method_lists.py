@@ -69,3 +69,11 @@ COMPOSED: list[Method] = [
 ]
 COMPOSED += [Consistency(inner=method) for method in COMPOSED[: 4 * len(PLAIN)]]
 COMPOSED += [Consistency(inner=None)]
+
+# Each method alone, under Consistency, and a few in each wrapper: what is new in a loss is here.
+REPRESENTATIVE: list[Method] = [
+    *PLAIN,
+    *(Consistency(inner=method) for method in PLAIN),
+    *(wrap(inner) for wrap in WRAPPERS.values() for inner in (SLaM(), VID(), FixMatch())),
+    Consistency(inner=None),
+]

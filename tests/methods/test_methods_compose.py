@@ -241,6 +241,7 @@ def test_an_inner_method_must_be_a_method() -> None:
         lambda: UPS(negative_std=0),
         lambda: Fidelity(beta=-1.0),
         lambda: Fidelity(beta=1.0, normalizer="median"),
+        lambda: Fidelity(beta=1.0, normalizer=["mean"]),
         lambda: Temperature(t_a=0, t_b=1),
         lambda: Temperature(t_a=1, t_b=-1),
         lambda: Temperature(t_a=1, t_b=1, a_target="both"),

@@ -261,7 +261,12 @@ def test_calibrated_labels_are_nearer_to_the_truth(stored: int | None, val: int)
     chance, y, shown = overconfident(4)
     extras = {"embedding": np.arange(len(y), dtype=np.float32)[:, None]}
     labels = TeacherLabels.from_probs(
-        np.arange(len(y)), shown, k=stored, extras=extras, missing=np.full(len(y), 0.25)
+        np.arange(len(y)),
+        shown,
+        k=stored,
+        extras=extras,
+        missing=np.full(len(y), 0.25),
+        temperature=1.5,
     )
     method = Calibrated(inner=SLaM(k=2))
     prepared = fit_and_prepare(method, make_rows(y, 0, val, 4), labels)
@@ -269,6 +274,7 @@ def test_calibrated_labels_are_nearer_to_the_truth(stored: int | None, val: int)
     assert better.k == labels.k
     assert np.array_equal(better.extras["embedding"], extras["embedding"])
     assert (better.missing == 0.25).all()
+    assert better.temperature == 1.5
     assert np.abs(better.probs - chance).mean() < 0.75 * np.abs(labels.probs - chance).mean()
     # The noise model saw the calibrated labels.
     trust = prepared.noise.predict(better.take(np.arange(val, len(y))))

@@ -55,11 +55,17 @@ def test_bad_tensors(probs, match):
         ([1, 1, 1, 1], "class 1 only"),
     ],
 )
-def test_bad_truth(y, match):
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_bad_truth(y, match, kind):
     with pytest.raises(InputError, match=match):
-        TeacherNoise().fit(PROBS, y)
-    with pytest.raises(InputError, match=match):
-        TeacherNoise().fit(PROBS, torch.tensor(y))
+        TeacherNoise().fit(PROBS, kind(y))
+
+
+def test_ragged_lists():
+    with pytest.raises(InputError, match="one length"):
+        TeacherNoise().fit([[0.5, 0.5], [1.0]], [0, 1])
+    with pytest.raises(InputError, match="one length"):
+        TeacherNoise().fit(PROBS, [0, [1, 2], 1, 1])
 
 
 def test_an_empty_v():
@@ -112,3 +118,11 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_pool():
     noise = TeacherNoise().fit(PROBS, Y)
     with pytest.raises(InputError, match="Row 799999 "):
         noise.predict(pool)
+
+
+def test_a_fit_that_fails_leaves_what_was_learned():
+    noise = TeacherNoise(k=3).fit(PROBS, Y)
+    before = noise.predict(PROBS)
+    with pytest.raises(InputError, match="2 to 2"):
+        noise.fit(np.array([[0.6, 0.4], [0.3, 0.7]]), [0, 1])
+    np.testing.assert_array_equal(noise.predict(PROBS).alpha, before.alpha)

@@ -1,6 +1,9 @@
+from fractions import Fraction
+
 import numpy as np
 import planted_teachers as planted
 import pytest
+import reference_noise as reference
 
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
@@ -29,6 +32,27 @@ def test_shortlists_within_the_store_are_found_without_making_it_dense():
     for size in (2, 3, 6):
         assert (trust.k == k)[k == size].mean() > 0.97
     assert isinstance(trust.alpha, np.ndarray)
+
+
+@pytest.mark.parametrize("stored", [2, 3, 5])
+def test_k_within_a_store_matches_one_curve_per_size(stored):
+    rng = np.random.default_rng(stored)
+    val = rng.dirichlet(np.full(7, 2.0), size=80)
+    y = (val.cumsum(axis=1) > rng.random((80, 1))).argmax(axis=1)
+    labels = store(val, stored)
+    noise = TeacherNoise(threshold=0.8).fit(labels, y)
+    with pytest.warns(NoisyTeacherWarning):
+        trust = noise.predict(labels)
+    in_top = np.cumsum(labels.topk_index == y[:, None], axis=1).astype(bool)
+    margins = np.array([reference.margins(row) for row in labels.topk_prob.tolist()])
+    curves = [
+        reference.step_fit(margins[:, k].tolist(), in_top[:, k].tolist()) for k in range(stored - 1)
+    ]
+    for row, k in zip(margins, trust.k, strict=True):
+        at = [reference.step_value(*c, m) for c, m in zip(curves, row, strict=True)]
+        reached = [size for size, alpha in enumerate(at, start=1) if alpha >= Fraction(4, 5)]
+        assert k == (max(2, reached[0]) if reached else 7)
+    assert trust.unreachable == (trust.k == 7).sum()
 
 
 @pytest.mark.usefixtures("never_dense")

@@ -25,7 +25,7 @@ def test_captured_steps_equal_eager_steps(method, optimizer) -> None:
     toy = make_toy()
     changes = {} if optimizer is None else {"optimizer": optimizer}
     config = small(3, precision="float32", **changes)
-    states = []
+    states, predictions = [], []
     for captured in (False, True):
         arena = Arena.build(toy.data, torch.device("cuda"))
         run = StudentRun(toy.job("s", method, model=MODEL), arena, config, Processes())
@@ -38,10 +38,11 @@ def test_captured_steps_equal_eager_steps(method, optimizer) -> None:
             run.launch_evaluation()
             run.join_stream()
         states.append(run.state())
-        predicted = run.predictions()[1]
+        predictions.append(run.predictions())
     for name, value in states[0].items():
         torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
-    assert (predicted == toy.data.test_y).mean() > 0.5
+    for eager, replayed in zip(*predictions, strict=True):
+        assert len(eager) and (eager == replayed).mean() > 0.95
 
 
 def test_cohort_equals_students_alone() -> None:

@@ -104,7 +104,7 @@ def normalize_points(points: Tensor) -> Tensor:
     norms = points.norm(dim=-1, keepdim=True)
     if bool((norms == 0).any()):
         raise InputError("A point at the origin lies on every halfspace's plane: leave it out.")
-    return points / norms
+    return torch.div(points, norms)
 
 
 def as_float32(name: str, values: object) -> Tensor:

@@ -148,7 +148,7 @@ def _starts(classes: int, seed: int) -> np.ndarray:
 def _onto_simplex(point: np.ndarray) -> np.ndarray:
     """SLSQP leaves the simplex by rounding."""
     clipped = np.clip(point, 0.0, 1.0)
-    return clipped / clipped.sum()
+    return np.asarray(clipped / clipped.sum())
 
 
 def _check_point(point: SupportPoint, classes: int) -> None:

@@ -31,6 +31,7 @@ from noisyteacher.halfspace.theory import NORM_GROWTH, drift
 _LOOKS = {
     "Slam": ("#0072B2", "-", "o"),
     "Backward": ("#D55E00", "--", "s"),
+    "Backward, λ = η": ("#E69F00", (0, (3, 1)), "v"),
     "Perspectron": ("#009E73", "-.", "^"),
     "Logistic": ("#CC79A7", ":", "D"),
     "Perceptron": ("#555555", (0, (5, 1, 1, 1, 1, 1)), "x"),
@@ -63,9 +64,9 @@ def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0
     figure = Figure(figsize=(11, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
 
-    axis = torch.linspace(-reach, reach, 81)
+    axis = np.linspace(-reach, reach, 61)
     s = _plane(axis) @ x.T
-    loss = slam_loss(s, mix(truth0, alpha), alpha).mean(1).reshape(81, 81).numpy()
+    loss = slam_loss(s, mix(truth0, alpha), alpha).mean(1).reshape(61, 61).numpy()
     shades = left.contourf(axis, axis, loss, levels=12, cmap="cividis")
     left.contour(axis, axis, loss, levels=12, colors="white", linewidths=0.4)
     figure.colorbar(shades, ax=left, shrink=0.7, label="loss")
@@ -81,33 +82,35 @@ def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0
     return figure
 
 
-def _plane(axis: Tensor) -> Tensor:
+def _plane(axis: np.ndarray) -> Tensor:
     """All weights (n², 2) of a square grid, w₁ running fastest."""
-    second, first = torch.meshgrid(axis, axis, indexing="ij")
-    return torch.stack([first.flatten(), second.flatten()], 1)
+    first, second = np.meshgrid(axis, axis)
+    return torch.from_numpy(np.stack([first.ravel(), second.ravel()], 1)).float()
 
 
 def _draw_field(
     figure: Figure, axes: Axes, x: Tensor, reach: float, multiple: Callable[[Tensor], Tensor]
 ) -> None:
     """Arrows of unit length along the mean of multiple(w·x)·x, its length as the background."""
-    axis = torch.linspace(-reach, reach, 81)
-    size = _field(axis, x, multiple).norm(dim=1).log10().reshape(81, 81)
-    shades = axes.pcolormesh(
-        axis, axis, size, cmap="cividis", vmin=-3, vmax=-0.5, shading="nearest", rasterized=True
+    axis = np.linspace(-reach, reach, 61)
+    size = np.log10(np.linalg.norm(_field(axis, x, multiple), axis=2))
+    shades = axes.contourf(
+        axis, axis, size, levels=np.linspace(-3, -0.5, 11), cmap="cividis", extend="both"
     )
-    figure.colorbar(shades, ax=axes, shrink=0.7, label="log₁₀ of its length")
-    coarse = torch.linspace(-0.92 * reach, 0.92 * reach, 13)
+    figure.colorbar(shades, ax=axes, shrink=0.7, label="log₁₀ of its length", format="%.1f")
+    coarse = np.linspace(-0.92 * reach, 0.92 * reach, 13)
     arrows = _field(coarse, x, multiple)
-    arrows = (arrows / arrows.norm(dim=1, keepdim=True)).reshape(13, 13, 2)
+    arrows /= np.linalg.norm(arrows, axis=2, keepdims=True)
     axes.quiver(
         coarse, coarse, arrows[..., 0], arrows[..., 1],
         color="white", edgecolor="black", linewidth=0.4, scale=17, width=0.008, pivot="mid",
     )  # fmt: skip
 
 
-def _field(axis: Tensor, x: Tensor, multiple: Callable[[Tensor], Tensor]) -> Tensor:
-    return multiple(_plane(axis) @ x.T) @ x / len(x)
+def _field(axis: np.ndarray, x: Tensor, multiple: Callable[[Tensor], Tensor]) -> np.ndarray:
+    """(n, n, 2)."""
+    arrows = multiple(_plane(axis) @ x.T) @ x / len(x)
+    return arrows.reshape(len(axis), len(axis), 2).numpy()
 
 
 def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
@@ -220,7 +223,12 @@ def _draw_sweep(axes: Axes, rows: Sequence[Row], variable: str, learner: str) ->
             continue
         place = 1 / row[variable]
         axes.plot(place, best.steps, color=colour, marker=marker, markersize=4, linestyle="none")
-        axes.plot([place, place], [best.low, best.high or best.steps], color=colour, linewidth=1)
+        axes.plot(
+            [place, place],
+            [best.low or best.steps, best.high or best.steps],
+            color=colour,
+            linewidth=1,
+        )
 
 
 def _draw_theory(axes: Axes, places: Sequence[float]) -> None:

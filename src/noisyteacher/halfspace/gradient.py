@@ -11,6 +11,11 @@ import torch
 from torch import Tensor
 
 
+def gap(alpha: float | Tensor) -> float | Tensor:
+    """|2α − 1|: how far a label is from a coin flip."""
+    return (2 * alpha - 1).abs() if isinstance(alpha, Tensor) else abs(2 * alpha - 1)
+
+
 def mix(chance: Tensor, alpha: float | Tensor) -> Tensor:
     """The chance that the noisy label is +1 when the true one is with ``chance``."""
     return alpha * chance + (1 - alpha) * (1 - chance)
@@ -27,7 +32,7 @@ def slam_rate(s: Tensor, alpha: float | Tensor) -> Tensor:
     """The lemma's r(f; α) = f(1−f) / (m(1−m)) · |2α−1|; Algorithm 3 takes the step size 1/r."""
     chance = torch.sigmoid(s)
     mixed = mix(chance, alpha)
-    return chance * (1 - chance) / (mixed * (1 - mixed)) * abs(2 * alpha - 1)
+    return chance * (1 - chance) / (mixed * (1 - mixed)) * gap(alpha)
 
 
 def slam_slope(s: Tensor, y0: Tensor, alpha: float | Tensor) -> Tensor:
@@ -38,7 +43,7 @@ def slam_slope(s: Tensor, y0: Tensor, alpha: float | Tensor) -> Tensor:
 
 def expected_slam_slope(s: Tensor, truth0: Tensor, alpha: float | Tensor) -> Tensor:
     """The lemma's second part: the mean over the noisy label, r(f; α) · |2α−1| · (f − g₀)."""
-    return slam_rate(s, alpha) * abs(2 * alpha - 1) * (torch.sigmoid(s) - truth0)
+    return slam_rate(s, alpha) * gap(alpha) * (torch.sigmoid(s) - truth0)
 
 
 def leaky_relu_loss(s: Tensor, y: Tensor, leak: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Self
 
@@ -143,13 +144,15 @@ class HalfspaceLearner:
         rule, weights = self.rule, self._weights
         products, margin = torch.empty_like(weights), torch.empty_like(weights[0])
         target, slope = rule.target(block.y0, block.alpha)
-        slopes = slope.unbind(0) if isinstance(slope, Tensor) else repeat(slope)
+        slopes: Iterable[float | Tensor] = (
+            slope.unbind(0) if isinstance(slope, Tensor) else repeat(slope)
+        )
         self.chosen_ = None
-        for x, goal, slope in zip(block.x.unbind(0), target.unbind(0), slopes, strict=False):
+        for x, goal, weight in zip(block.x.unbind(0), target.unbind(0), slopes, strict=False):
             self.steps_ += 1
             torch.mul(x, weights, out=products)
             torch.sum(products, 0, out=margin)
-            push = rule.step(margin, self.steps_) * (goal - slope * rule.predict(margin))
+            push = rule.step(margin, self.steps_) * (goal - weight * rule.predict(margin))
             weights.addcmul_(x, push)
             if rule.projects:
                 torch.mul(weights, weights, out=products)

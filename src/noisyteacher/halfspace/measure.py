@@ -72,12 +72,15 @@ def fit_exponent(variable: Sequence[float], reached: Sequence[Reached]) -> Expon
     """
     if len(variable) != len(reached):
         raise InputError(f"{len(variable)} values and {len(reached)} measurements do not match.")
-    kept = [(v, r) for v, r in zip(variable, reached, strict=True) if r.steps is not None]
+    kept = [
+        (value, r.steps, _log_error(r.steps, r))
+        for value, r in zip(variable, reached, strict=True)
+        if r.steps is not None
+    ]
     if len(kept) < 3:
         return None
-    x = -np.log([v for v, _ in kept])
-    y = np.log([r.steps for _, r in kept])
-    noise = np.array([_log_error(r) for _, r in kept])
+    values, steps, noise = (np.array(column) for column in zip(*kept, strict=True))
+    x, y = -np.log(values), np.log(steps)
     centred = x - x.mean()
     spread = float(centred @ centred)
     slope = float(centred @ y) / spread
@@ -88,9 +91,8 @@ def fit_exponent(variable: Sequence[float], reached: Sequence[Reached]) -> Expon
     return Exponent(slope, slope - reach, slope + reach, math.exp(offset), len(kept))
 
 
-def _log_error(reached: Reached) -> float:
-    """Standard error of log n, from the bootstrap interval (its upper half where it is open)."""
-    assert reached.steps is not None
-    low = reached.low or reached.steps
-    high = reached.high or reached.steps * reached.steps / low
+def _log_error(steps: int, reached: Reached) -> float:
+    """Standard error of log n from the bootstrap interval, mirrored where its upper end is open."""
+    low = reached.low or steps
+    high = reached.high or steps * steps / low
     return math.log(high / low) / (2 * 1.96)

@@ -116,7 +116,9 @@ class Sphere(_Round):
     """Uniform on the unit sphere, less the strip |w*·x| < margin."""
 
     def log_weight(self, angle: np.ndarray) -> np.ndarray:
-        return (self.dim - 2) * np.log(np.sin(angle)) if self.dim > 2 else np.zeros_like(angle)
+        if self.dim == 2:
+            return np.zeros_like(angle)
+        return np.asarray((self.dim - 2) * np.log(np.sin(angle)))
 
     def across(self, x: Tensor, room: Tensor, generator: torch.Generator) -> None:
         x.mul_((room / x.norm(dim=1)).unsqueeze(1))
@@ -127,7 +129,7 @@ class Ball(_Round):
     """Uniform in the unit ball, less the strip |w*·x| < margin."""
 
     def log_weight(self, angle: np.ndarray) -> np.ndarray:
-        return self.dim * np.log(np.sin(angle))
+        return np.asarray(self.dim * np.log(np.sin(angle)))
 
     def across(self, x: Tensor, room: Tensor, generator: torch.Generator) -> None:
         # g / √(‖g‖² + 2E) with E exponential is uniform in the ball (Barthe et al. 2005).
@@ -144,7 +146,7 @@ class Gaussian(_Round):
     """
 
     def log_weight(self, angle: np.ndarray) -> np.ndarray:
-        return -self.dim * np.cos(angle) ** 2 + np.log(np.sin(angle))
+        return np.asarray(np.log(np.sin(angle)) - self.dim * np.cos(angle) ** 2)
 
     def across(self, x: Tensor, room: Tensor, generator: torch.Generator) -> None:
         spread = 1.0 / math.sqrt(2.0 * self.dim)

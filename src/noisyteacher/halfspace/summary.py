@@ -13,18 +13,20 @@ from noisyteacher.halfspace.theory import PROVED
 SYMBOLS = {"margin": "1/γ", "epsilon": "1/ε", "gap": "1/(1−2η)"}
 
 CAVEATS = (
-    "The theory bounds the worst distribution with margin γ from above; these are a few "
-    "distributions, so an exponent below the theory's is no contradiction, and one that meets it "
-    "is no proof.",
+    "The theory bounds, from above, the worst distribution with margin γ. These are a few "
+    "distributions: an exponent below the theory's is no contradiction, and one that meets it is "
+    "no proof.",
     "near-margin changes with the problem (d ≈ 1/γ², a share 4ε of the points is rare): its "
-    "exponents are those of a hard family, not of one distribution. In a fixed dimension "
-    "(ball, d = 30) the dimension rules instead.",
-    "'best' counts the samples until some iterate is good, as the theorem does; 'last' asks the "
+    "exponents are those of a hard family, not of one distribution. The ball has d = 30 throughout "
+    "and loses its hardest points as γ grows.",
+    "'best' counts samples until some iterate is good, as the theorem does; 'last' asks the "
     "iterate of that moment. Neither counts the hold-out labels that find the good iterate.",
-    "The 1/γ⁴ of backward correction is an upper bound from its proof. Nothing here shows that it "
-    "needs that many samples, so nothing here shows that SLaM is better by 1/γ².",
-    "Plain logistic regression does well on these symmetric shapes and has no guarantee: on Long "
-    "and Servedio's points (see the error figure) it stays wrong however many samples it gets.",
+    "Where backward correction has a larger exponent than SLaM, look at its line with λ = η: the "
+    "slack that its proof needs makes the difference. Its proved 1/γ⁴ is an upper bound, and "
+    "nothing here shows that it needs as many.",
+    "Plain logistic regression has no guarantee. It is quick where every point has the same margin "
+    "(near-margin); on the ball it stops short, and on Long and Servedio's points (error figure) "
+    "it ends with half of them wrong.",
 )
 
 
@@ -97,7 +99,7 @@ class Summary:
         """Title -> header and lines."""
         return {
             "Exponents of the number of samples, with 95 % intervals": self._exponent_lines(),
-            "SLaM: runs with an error of at most ε after T = ¼/((1−2η)γε)² steps":
+            "SLaM: runs with an error of at most ε after T steps, a quarter of 1/((1−2η)γε)²":
                 self._guarantee_lines(),
             "Is the truth the only minimiser of the population loss?": self._consistency_lines(),
         }  # fmt: skip

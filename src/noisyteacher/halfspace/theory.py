@@ -41,6 +41,7 @@ def drift(margin: float, gap: float) -> float:
 PROVED: dict[str, dict[str, float | None]] = {
     "Slam": {"margin": 2.0, "epsilon": 2.0, "gap": 2.0},
     "Backward": {"margin": 4.0, "epsilon": 2.0, "gap": None},
+    "Backward, λ = η": {"margin": None, "epsilon": None, "gap": None},
     "Perspectron": {"margin": 2.0, "epsilon": 2.0, "gap": None},
     "Logistic": {"margin": None, "epsilon": None, "gap": None},
     "Perceptron": {"margin": None, "epsilon": None, "gap": None},

@@ -190,6 +190,8 @@ class Method:
             self._check(isinstance(value, int) and number, name, "a whole number")
         elif annotation == "float":
             self._check(number and math.isfinite(value), name, "a finite number")
+        elif annotation == "str":
+            self._check(isinstance(value, str), name, "a string")
 
     def _check(self, fine: bool, name: str, what: str) -> None:
         """Refuse a field's value in one sentence."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
@@ -29,8 +29,8 @@ class Calibration:
     bias: np.ndarray  # (L,) float64; zeros where V is too small to tell
 
     def apply(self, probs: np.ndarray) -> np.ndarray:
-        """Calibrated logits of (n, L) probabilities."""
-        return np.asarray(_logs(probs) / self.temperature + self.bias)
+        """Calibrate (n, L) probabilities."""
+        return np.asarray(softmax(_logs(probs) / self.temperature + self.bias, axis=1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +55,7 @@ def calibrate(labels: TeacherLabels, val_ids: np.ndarray, val_y: np.ndarray) -> 
     fitted = fit_calibration(labels.take(val_ids).probs, val_y)
     if labels.k < labels.num_classes and not fitted.bias.any():
         return _temper_stored(labels, fitted.temperature)
-    return TeacherLabels.from_logits(
+    return TeacherLabels.from_probs(
         labels.ids,
         fitted.apply(labels.probs),
         labels.classes,
@@ -64,6 +64,7 @@ def calibrate(labels: TeacherLabels, val_ids: np.ndarray, val_y: np.ndarray) -> 
         extras=labels.extras,
         teacher=labels.teacher,
         revision=labels.revision,
+        temperature=labels.temperature,
     )
 
 
@@ -108,6 +109,7 @@ def _temper_stored(labels: TeacherLabels, temperature: float) -> TeacherLabels:
         extras=labels.extras,
         teacher=labels.teacher,
         revision=labels.revision,
+        temperature=labels.temperature,
     )
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels.checks import as_array
 from noisyteacher.noise.confidence import check_metric, covariates_by_size
 from noisyteacher.noise.curves import Curves, fit_curves
 from noisyteacher.noise.cuts import size_for_level
@@ -85,20 +86,18 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         _check_stored(rows)
         truth = _check_truth(y, len(rows), rows.num_classes)
         rank, predicted = _rank_and_predicted(rows, truth)
-        self.num_classes_ = rows.num_classes
-        self.k_ = self._fit_k(rows, rank)
+        k = self._fit_k(rows, rank)
         threshold = float(self.threshold) if self.k == "auto" else None
         sizes = 1 if threshold is None else rows.stored - 1
         by_size = covariates_by_size(rows, sizes, check_metric(self.metric))
         lowest = lowest_alpha(self.lower_bound)
         pooled = fit_curves(by_size, rank, lowest, threshold)
-        self.alpha_curve_, self.cuts_, self.n_val_ = pooled.alpha_curve, pooled.cuts, pooled.n
-        self.by_class_ = {}
+        by_class = {}
         counts = np.bincount(predicted, minlength=rows.num_classes)
         for label in np.flatnonzero(counts >= MIN_CLASS_ROWS) if self.per_class else ():
             own = predicted == label
-            self.by_class_[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
-        return self
+            by_class[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
+        return self._learned(rows.num_classes, k, pooled, by_class)
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
         """Say how far each label of a pool can be trusted.
@@ -145,11 +144,18 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
     def load(cls, path: str | PathLike[str]) -> TeacherNoise:
         """Read what :meth:`save` wrote."""
         saved = read_noise(path)
-        noise = cls(**saved.settings)
-        noise.num_classes_, noise.k_ = saved.num_classes, saved.k
-        noise.alpha_curve_, noise.cuts_ = saved.pooled.alpha_curve, saved.pooled.cuts
-        noise.n_val_, noise.by_class_ = saved.pooled.n, saved.by_class
-        return noise
+        return cls(**saved.settings)._learned(
+            saved.num_classes, saved.k, saved.pooled, saved.by_class
+        )
+
+    def _learned(
+        self, num_classes: int, k: int | None, pooled: Curves, by_class: dict[int, Curves]
+    ) -> TeacherNoise:
+        # All at once: a fit that fails leaves what was learned before.
+        self.num_classes_, self.k_ = num_classes, k
+        self.alpha_curve_, self.cuts_, self.n_val_ = pooled.alpha_curve, pooled.cuts, pooled.n
+        self.by_class_ = by_class
+        return self
 
     def _fit_k(self, rows: TeacherRows, rank: Int[np.ndarray, " n"]) -> int | None:
         if self.k == "auto":
@@ -213,7 +219,8 @@ def _alpha(pool: PoolReading, curves: list[StepIsotonic]) -> Float[np.ndarray, "
 
 
 def _check_truth(y: ArrayLike | Tensor, rows: int, num_classes: int) -> Int[np.ndarray, " n"]:
-    truth = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    given = as_array(y, "y")
+    truth = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
     if truth.shape != (rows,):
         raise InputError(
             f"y must have shape ({rows},), one true class per row of V, but has {truth.shape}."

@@ -15,31 +15,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from noisyteacher.errors import InputError, first_few
-from noisyteacher.labels.importers.answers import NO_CLASS, Answers
+from noisyteacher.labels.importers.answers import Answers
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.ids_file import whole_numbers
 from noisyteacher.labels.importers.lines import line_blocks, name_files
+from noisyteacher.labels.importers.llm_line import LineReader
 from noisyteacher.labels.importers.llm_rows import LlmRows
 from noisyteacher.labels.importers.rejected import RejectedList
-from noisyteacher.labels.importers.responses import (
-    BadLineError,
-    ChatPositions,
-    Response,
-    read_response,
-)
+from noisyteacher.labels.importers.responses import BadLineError, Response
 from noisyteacher.labels.importers.settings import ImportSettings
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
-_LEAST_MASS = 1e-6
-_MOST_MASS = 1.01  # log-probabilities are printed rounded
 _MUCH_MISSING = 0.5
 _EXAMPLES = 6
-
-# What a line that is not a response does to code that expects one.
-_SHAPE_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -99,6 +89,7 @@ class _Reader:
         listed: RejectedList,
     ) -> None:
         self._answers = answers
+        self._read = LineReader(answers).read
         self._ids = ids
         self._skip_bad = skip_bad
         self._listed = listed
@@ -115,63 +106,36 @@ class _Reader:
             for number, line in enumerate(block.lines, block.first):
                 if line and not line.isspace():
                     self._lines += 1
-                    self._try_line(line, path, number)
+                    self._read_line(line, path, number)
             self._rows.pack()
             if on_block is not None:
                 on_block(sum(map(len, block.lines)), len(block.lines))
         if self._lines == before:
             raise InputError(f"{path} is empty.")
 
-    def _try_line(self, line: bytes, path: Path, number: int) -> None:
+    def _read_line(self, line: bytes, path: Path, number: int) -> None:
         try:
-            self._read_line(line, path, number)
-        except orjson.JSONDecodeError as error:
-            self._skip(path, number, f"is not JSON ({error.msg}, column {error.colno})")
+            response, mass, reason = self._read(line)
+            name = response.id if self._ids is None else self._given_id(self._ids)
+            if mass is None:
+                self._reject(name, response, path, number, reason)
+                return
+            if type(name) is not str and type(name) is not int:
+                raise BadLineError("has no custom_id or id that is text or a whole number")
         except BadLineError as error:
             self._skip(path, number, str(error))
-        except _SHAPE_ERRORS as error:
-            what = f"{type(error).__name__}: {error}"
-            self._skip(path, number, f"is not a response of a known shape ({what})")
-
-    def _read_line(self, line: bytes, path: Path, number: int) -> None:
-        response = read_response(orjson.loads(line))
-        positions = response.positions
-        if positions is None:
-            self._reject(response, path, number, response.problem)
             return
-        mass = None
-        if type(positions) is ChatPositions:
-            mass = self._answers.share_out_fast(positions.content)
-        if mass is not None:
-            reason = ""
-        else:
-            mass, answer = self._answers.share_out(positions)
-            reason = "" if answer >= 0 else "off-list" if answer == NO_CLASS else "cut off"
-        total = sum(mass)
-        if total < _LEAST_MASS:
-            self._reject(response, path, number, reason or "off-list")
-        elif total <= _MOST_MASS:
-            self._keep(response, path, number, mass, reason)
-        else:
-            raise BadLineError(f"gives the classes a probability of {total:.4g} together")
-
-    def _keep(
-        self, response: Response, path: Path, number: int, mass: list[float], reason: str
-    ) -> None:
-        name = self._id(response)
-        if type(name) is not str and type(name) is not int:
-            raise BadLineError("has no custom_id or id that is text or a whole number")
         self._rows.add(name, number, mass)
         self._models.add(response.model)
         if reason:
             self._off_list += 1
             self._listed.add(name, path, number, reason, response.text, kept=True)
 
-    def _reject(self, response: Response, path: Path, number: int, reason: str) -> None:
+    def _reject(self, name: Any, response: Response, path: Path, number: int, reason: str) -> None:
         self._rejected[reason] += 1
         if len(self._examples) < _EXAMPLES:
             self._examples.append(response.text[:80])
-        self._listed.add(self._id(response), path, number, reason, response.text)
+        self._listed.add(name, path, number, reason, response.text)
 
     def _skip(self, path: Path, number: int, problem: str) -> None:
         if not self._skip_bad:
@@ -179,12 +143,10 @@ class _Reader:
         self._bad += 1
         self._listed.add(None, path, number, f"bad line: {problem}", "")
 
-    def _id(self, response: Response) -> Any:
-        if self._ids is None:
-            return response.id
-        if self._lines > len(self._ids):
-            return None  # the count is compared at the end, when it is known
-        return self._ids[self._lines - 1].item()
+    def _given_id(self, ids: npt.NDArray[Any]) -> Any:
+        if self._lines > len(ids):
+            raise InputError(f"{len(ids)} ids were given, but there are more answers than that.")
+        return ids[self._lines - 1].item()
 
     def finish(self, settings: ImportSettings, where: str) -> LlmImport:
         if self._ids is not None and len(self._ids) != self._lines:

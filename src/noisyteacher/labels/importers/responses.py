@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 from noisyteacher.labels.importers.answers import Position, Positions
 
 
+_ID_KEYS = ("custom_id", "id", "request_id")
+
+
 class BadLineError(Exception):
     """The line is not what this importer reads; the message goes on after "line 7 "."""
 
@@ -106,26 +109,26 @@ def _with_sampled(
 
 def read_response(line: Any) -> Response:
     """Find the parts of a parsed line."""
-    if not isinstance(line, dict):
+    if type(line) is not dict:
         raise BadLineError("is not a JSON object")
     wrapped = line.get("response")
-    if not isinstance(wrapped, dict):
-        wrapped = {}
-    body = wrapped.get("body", wrapped) if wrapped else line
-    name = _id(line)
-    if line.get("error") or wrapped.get("status_code", 200) != 200:
-        return Response(name, None, _error_text(line, body), None, "error")
+    body = line
+    if type(wrapped) is dict:
+        body = wrapped.get("body", wrapped)
+        if wrapped.get("status_code", 200) != 200:
+            return Response(_id(line), None, _error_text(line, body), None, "error")
+    if line.get("error"):
+        return Response(_id(line), None, _error_text(line, body), None, "error")
     choices = body.get("choices") or body.get("outputs")
     if not choices:
         raise BadLineError("has neither choices nor outputs, so it is no response of an LLM")
-    return _read_choice(name, body.get("model"), choices[0])
+    return _read_choice(_id(line), body.get("model"), choices[0])
 
 
 def _id(line: dict[str, Any]) -> Any:
-    for key in ("custom_id", "id", "request_id"):
-        name = line.get(key)
-        if name is not None:
-            return name
+    for key in _ID_KEYS:
+        if key in line:
+            return line[key]
     return None
 
 
