@@ -100,9 +100,7 @@ def engine(
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-    config = TrainConfig(
-        epochs=epochs, batch_size=batch, steps_per_epoch=steps, eval_every=epochs
-    )
+    config = TrainConfig(epochs=epochs, batch_size=batch, steps_per_epoch=steps, eval_every=epochs)
     began = time.perf_counter()
     done = train(jobs, data, config, device=device, cohort=len(jobs), quiet=True)
     wall = time.perf_counter() - began
@@ -126,7 +124,7 @@ def _wait(device: str) -> None:
 
 
 def cases(device: str) -> list[tuple[str, int, int, list[Method]]]:
-    """(name, depth, batch, methods of the cohort); the plain loop is measured per (depth, batch)."""
+    """(name, depth, batch, methods); the plain loop is measured per (depth, batch)."""
     if device == "cpu":
         return [("one student", 20, 128, [Vanilla()]), ("one student, SLaM", 20, 128, [SLaM()])]
     return [
@@ -154,7 +152,8 @@ def main() -> None:
             continue
         if (depth, batch) not in plain:
             plain[depth, batch] = plain_loop(data, labels, depth, batch, steps, args.device)
-        measured = engine(jobs_for(methods, depth, data, labels, y), data, batch, steps, 3, args.device)
+        jobs = jobs_for(methods, depth, data, labels, y)
+        measured = engine(jobs, data, batch, steps, 3, args.device)
         row = {
             "case": name,
             "model": f"ResNet-{depth} v1",

@@ -140,7 +140,8 @@ def test_progress_reaches_the_method(toy) -> None:
 def test_nan_stops_one_student_and_the_others_go_on(toy, tmp_path: Path, capsys) -> None:
     jobs = [toy.job("bad", TurnsNaN(after=0.5)), toy.job("good", PlainCE())]
     bad, good = train(jobs, toy.data, small(4), out=tmp_path)
-    assert not bad.finished and "epoch 3" in bad.history.failed
+    assert not bad.finished
+    assert "epoch 3" in bad.history.failed
     assert bad.history.epochs_done == 2
     assert all(torch.isfinite(value).all() for value in bad.state.values())
     assert good.finished
@@ -195,7 +196,8 @@ def test_three_accuracies() -> None:
 def test_minutes_stop_cleanly_and_resume(toy, tmp_path: Path) -> None:
     job = toy.job("s", PlainCE())
     (stopped,) = train(job, toy.data, small(3), out=tmp_path, minutes=0, quiet=True)
-    assert not stopped.finished and stopped.history.epochs_done == 0
+    assert not stopped.finished
+    assert stopped.history.epochs_done == 0
     (done,) = train(job, toy.data, small(3), out=tmp_path, quiet=True)
     assert done.finished
 

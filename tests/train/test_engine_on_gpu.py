@@ -42,7 +42,8 @@ def test_captured_steps_equal_eager_steps(method, optimizer) -> None:
     for name, value in states[0].items():
         torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
     for eager, replayed in zip(*predictions, strict=True):
-        assert len(eager) and (eager == replayed).mean() > 0.95
+        assert len(eager)
+        assert (eager == replayed).mean() > 0.95
 
 
 def test_cohort_equals_students_alone() -> None:
@@ -67,7 +68,8 @@ def test_resume_and_nan_in_a_cohort(tmp_path: Path) -> None:
     whole = train(jobs, toy.data, config, device="cuda", quiet=True)
     train(jobs, toy.data, config, out=tmp_path, device="cuda", minutes=0, quiet=True)
     bad, good = train(jobs, toy.data, config, out=tmp_path, device="cuda", quiet=True)
-    assert bad.history.failed and not bad.finished
+    assert bad.history.failed
+    assert not bad.finished
     assert good.finished
     for name, value in whole[1].state.items():
         torch.testing.assert_close(good.state[name], value, rtol=1e-4, atol=1e-5)

@@ -84,5 +84,6 @@ def test_plain_lines_off_a_terminal(capsys) -> None:
     train(toy.job("student", PlainCE()), toy.data, small(2))
     printed = capsys.readouterr().err
     assert "student: epoch 2/2" in printed
-    assert "examples/s" in printed and "s left" in printed
+    assert "examples/s" in printed
+    assert "s left" in printed
     assert "\x1b" not in printed

@@ -95,7 +95,7 @@ class PlainCE(Method):
 
 @dataclass(frozen=True, repr=False)
 class Everything(PlainCE):
-    """Uses every part of the protocol: trainable parts, refresh, dropped rows, strong view, ramp."""
+    """Every part of the protocol: trainable parts, refresh, dropped rows, strong view, ramp."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"soft labels", "embeddings"})
     views: ClassVar[tuple[str, ...]] = ("weak", "strong")
@@ -121,7 +121,9 @@ class Everything(PlainCE):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        assert modules is not None and output.embedding is not None and output.strong is not None
+        assert modules is not None
+        assert output.embedding is not None
+        assert output.strong is not None
         aside = (modules(output.embedding) - batch.values["embedding"]).square().mean()
         ramp = (progress * 10).clamp(max=1.0)
         guess = output.logits.detach().argmax(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -27,9 +28,10 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Print the version and stop."
-    ),
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
 ) -> None:
     """Options of all verbs."""
 
@@ -41,6 +43,7 @@ def main() -> None:
     """Run a verb; bad input is one sentence on stderr and exit code 2."""
     try:
         app()
-    except InputError as error:
+    except (InputError, OSError, ImportError) as error:
+        # A full disk or a missing extra is the user's to mend, and says so in one sentence.
         typer.echo(f"Error: {error}", err=True)
         sys.exit(2)

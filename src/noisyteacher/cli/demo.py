@@ -12,7 +12,7 @@ EPILOG = "**Example:** `noisyteacher demo --trials 5 --out runs/demo`"
 
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    trials: Annotated[int, typer.Option(min=1, help="Splits of V, S and pool to average over.")] = 5,
+    trials: Annotated[int, typer.Option(min=1, help="Splits of V, S and pool.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON lines.")] = False,
 ) -> None:
@@ -24,6 +24,7 @@ def demo(
     same folder, the run goes on where it was.
     """
     import orjson
+    import torch
     from rich.console import Console
 
     from noisyteacher.bench import run_recipe
@@ -31,6 +32,7 @@ def demo(
     from noisyteacher.cli.tables import results_table
     from noisyteacher.report import write_run_page
 
+    torch.set_num_threads(1)  # these students are too small to share among cores
     recipe = digits(seed=seed, trials=trials)
     rows = [r for r in run_recipe(recipe, out, device="cpu", quiet=json) if r.trial < trials]
     page = write_run_page(out)

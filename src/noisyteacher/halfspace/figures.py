@@ -64,9 +64,9 @@ def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0
     figure = Figure(figsize=(11, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
 
-    axis = np.linspace(-reach, reach, 61)
+    axis = np.linspace(-reach, reach, 41)
     s = _plane(axis) @ x.T
-    loss = slam_loss(s, mix(truth0, alpha), alpha).mean(1).reshape(61, 61).numpy()
+    loss = slam_loss(s, mix(truth0, alpha), alpha).mean(1).reshape(41, 41).numpy()
     shades = left.contourf(axis, axis, loss, levels=12, cmap="cividis")
     left.contour(axis, axis, loss, levels=12, colors="white", linewidths=0.4)
     figure.colorbar(shades, ax=left, shrink=0.7, label="loss")
@@ -92,18 +92,18 @@ def _draw_field(
     figure: Figure, axes: Axes, x: Tensor, reach: float, multiple: Callable[[Tensor], Tensor]
 ) -> None:
     """Arrows of unit length along the mean of multiple(w·x)·x, its length as the background."""
-    axis = np.linspace(-reach, reach, 61)
+    axis = np.linspace(-reach, reach, 41)
     size = np.log10(np.linalg.norm(_field(axis, x, multiple), axis=2))
     shades = axes.contourf(
         axis, axis, size, levels=np.linspace(-3, -0.5, 11), cmap="cividis", extend="both"
     )
     figure.colorbar(shades, ax=axes, shrink=0.7, label="log₁₀ of its length", format="%.1f")
-    coarse = np.linspace(-0.92 * reach, 0.92 * reach, 13)
+    coarse = np.linspace(-0.88 * reach, 0.88 * reach, 9)
     arrows = _field(coarse, x, multiple)
     arrows /= np.linalg.norm(arrows, axis=2, keepdims=True)
     axes.quiver(
         coarse, coarse, arrows[..., 0], arrows[..., 1],
-        color="white", edgecolor="black", linewidth=0.4, scale=17, width=0.008, pivot="mid",
+        color="white", edgecolor="black", linewidth=0.4, scale=13, width=0.009, pivot="mid",
     )  # fmt: skip
 
 

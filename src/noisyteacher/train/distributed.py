@@ -56,7 +56,9 @@ class Processes:
         flat = torch.cat([g.reshape(-1) for g in gradients])
         dist.all_reduce(flat)
         flat /= self.count
-        for parameter, part in zip(parameters, flat.split([g.numel() for g in gradients])):
+        for parameter, part in zip(
+            parameters, flat.split([g.numel() for g in gradients]), strict=True
+        ):
             parameter.grad = part.view_as(parameter)
 
     def barrier(self) -> None:

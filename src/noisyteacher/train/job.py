@@ -60,12 +60,13 @@ class TrainData:
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_y is None):
             raise InputError("test_inputs and test_y are given together or not at all.")
-        if self.test_inputs is not None and self.test_y is not None:
-            if rows_in(self.test_inputs) != len(self.test_y):
-                raise InputError(
-                    f"{rows_in(self.test_inputs)} test inputs do not match "
-                    f"{len(self.test_y)} test labels."
-                )
+        if self.test_inputs is None or self.test_y is None:
+            return
+        if rows_in(self.test_inputs) != len(self.test_y):
+            raise InputError(
+                f"{rows_in(self.test_inputs)} test inputs do not match "
+                f"{len(self.test_y)} test labels."
+            )
 
 
 class BuildsModel(Protocol):
@@ -90,7 +91,7 @@ class Job:
     init: dict[str, Tensor] | None = None  # weights to start from, as after pre-training on A
 
     def __post_init__(self) -> None:
-        if not self.name or set(self.name) & set('/\\\0'):
+        if not self.name or set(self.name) & set("/\\\0"):
             raise InputError(f"A job's name is also a file name; {self.name!r} cannot be one.")
         if len(self.selection) != len(self.selection_y):
             raise InputError(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisyteacher.data import Views
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.models import Network
 from noisyteacher.train.config import TrainConfig
-from noisyteacher.train.job import Inputs, BuildsModel, rows_in, take_rows, to_device
+from noisyteacher.train.job import BuildsModel, Inputs, rows_in, take_rows, to_device
 
 # Temperatures at which per-view statistics are kept (UPS tempers its negatives by 2).
 VIEW_TEMPERATURES = (1.0, 2.0)
@@ -23,7 +25,7 @@ VIEW_TEMPERATURES = (1.0, 2.0)
 class _Asker:
     """A model on its device, asked batch by batch."""
 
-    model: nn.Module
+    model: Network
     views: Views
     device: torch.device
 
@@ -33,8 +35,8 @@ class _Asker:
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             if not embeddings:
                 return self.model(shown).float(), None
-            embedding = self.model.embed(shown)  # type: ignore[operator]
-            return self.model.classify(embedding).float(), embedding.float()  # type: ignore[operator]
+            embedding = self.model.embed(shown)
+            return self.model.classify(embedding).float(), embedding.float()
 
     @torch.no_grad()
     def view_statistics(
@@ -79,9 +81,9 @@ def label(
     if view_passes == 1:
         raise InputError("A spread over views needs at least 2 view passes.")
     where = torch.device(device)
-    network = model.build()
+    network = cast(Network, model.build())
     network.load_state_dict(state)
-    network.eval().to(where, memory_format=torch.channels_last)
+    network.eval().to(where, memory_format=torch.channels_last)  # type: ignore[call-overload]
     asker = _Asker(network, views, where)
     generator = torch.Generator(where).manual_seed(seed)
     found: dict[str, list[np.ndarray]] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from noisyteacher.data import Views
 from noisyteacher.errors import InputError
 from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
-from noisyteacher.models import synchronise
+from noisyteacher.models import Network, synchronise
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.job import Inputs, Job, TrainData, join, rows_in, take_rows, to_device
@@ -69,18 +70,18 @@ class StudentRun:
         job = self.job
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
-            self.model = job.model.build()
+            self.model = cast(Network, job.model.build())
             classes = getattr(self.model, "classes", self.arena.classes)
             if classes != self.arena.classes:
                 raise InputError(
                     f"The model has {classes} classes, the labels have {self.arena.classes}."
                 )
-            self.modules = job.method.modules(self.model, job.prepared.columns)  # type: ignore[arg-type]
+            self.modules = job.method.modules(self.model, job.prepared.columns)
         if job.init is not None:
             self.model.load_state_dict(job.init)
         if self.on_gpu and self.processes.count > 1:
             synchronise(self.model)
-        self.model.to(self.device, memory_format=torch.channels_last)
+        self.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.modules is not None:
             self.modules.to(self.device)
         self.parameters = [p for p in self._parameters() if p.requires_grad]
@@ -176,7 +177,7 @@ class StudentRun:
         progress = self.done / float(self.config.epochs * self.steps)
         loss = self.job.method.loss(output, batch, self.modules, progress)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.processes.average_gradients(self.parameters)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
@@ -246,7 +247,8 @@ class StudentRun:
     def _plain_logits(self, positions: Tensor) -> Tensor:
         shown = self.arena.views.plain(take_rows(self.arena.inputs, positions))
         with self._autocast():
-            return self.model(shown).float()  # type: ignore[no-any-return]
+            logits: Tensor = self.model(shown)
+        return logits.float()
 
     def predictions(self) -> tuple[np.ndarray, np.ndarray]:
         """Predicted classes of S and of the test part, as last evaluated."""

@@ -39,14 +39,15 @@ class TensorBoardTracker:
 
     def __init__(self, folder: Path) -> None:
         module = _import("torch.utils.tensorboard")
-        self._new_writer = lambda name: module.SummaryWriter(str(folder / "tensorboard" / name))
+        self._writer: Any = module.SummaryWriter
+        self._folder = folder / "tensorboard"
         self._writers: dict[str, Any] = {}
 
     def log(self, student: str, epoch: int, numbers: dict[str, float]) -> None:
-        writer = self._writers.setdefault(student, None) or self._new_writer(student)
-        self._writers[student] = writer
+        if student not in self._writers:
+            self._writers[student] = self._writer(str(self._folder / student))
         for name, value in numbers.items():
-            writer.add_scalar(name, value, epoch)
+            self._writers[student].add_scalar(name, value, epoch)
 
     def close(self) -> None:
         for writer in self._writers.values():

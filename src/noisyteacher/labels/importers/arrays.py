@@ -37,7 +37,7 @@ def import_array(
     if ids is None:
         ids = arrays.get("ids")
     if ids is None:
-        raise InputError(f"{path} has no ids; give a file with one id for each row.")
+        raise InputError(f"{path} has no ids; give a file with one id for each row (--ids).")
     if values.ndim != 2:
         raise InputError(f"{path} must hold an array (rows, classes), got shape {values.shape}.")
     if len(ids) != len(values):

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from noisyteacher.labels.importers.answers import Position, Positions
 
-
 _ID_KEYS = ("custom_id", "id", "request_id")
 
 

@@ -39,7 +39,7 @@ class ImportSettings:
         try:
             return self._make(ids, values, classes, missing)
         except InputError as error:
-            hint = " Are these logits? Then say so." if self._like_logits(values) else ""
+            hint = " Are these logits? Then say so (--logits)." if self._like_logits(values) else ""
             raise InputError(f"{where}: {error}{hint}") from error
 
     def _like_logits(self, values: npt.NDArray[Any]) -> bool:

@@ -109,8 +109,8 @@ def _class_columns(table: Any, classes: ClassAnswers | None, where: str) -> dict
         if len(floats) < 2:
             columns = first_few(table.column_names, 10)
             raise InputError(
-                f"{where} has no two columns of probabilities among {columns}; name the classes, "
-                "or the column of lists."
+                f"{where} has no two columns of probabilities among {columns}; name the classes "
+                "(--classes), or the column of lists (--list-column)."
             )
         return {name: name for name in floats}
     found = {c: [a for a in names if a in table.column_names] for c, names in classes.items()}
