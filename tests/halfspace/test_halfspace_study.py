@@ -131,6 +131,14 @@ def test_smoke_of_the_verb(run, tmp_path):
     assert len(exponents(study, rows)) == 18
 
 
+def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
+    monkeypatch.setattr("noisyteacher.halfspace.figures.draw_all", lambda *_: [])
+    result = run("--smoke", "--minutes", 0, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "Stopped with 3 cells to go" in result.output
+
+
 def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
     monkeypatch.setattr("noisyteacher.halfspace.figures.draw_all", lambda *_: [])
@@ -148,6 +156,7 @@ def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
         (("--epsilon", 0), "epsilon"),
         (("--shape", "cube"), "no shape 'cube'"),
         (("--runs", 0), "runs must be at least 1"),
+        (("--seed", -1), "seed"),
         (("--device", "abacus"), "abacus"),
     ],
 )

@@ -29,7 +29,7 @@ def demo(
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.recipes.digits import digits
-    from noisyteacher.cli.tables import results_table
+    from noisyteacher.cli.tables import results_table, verdict
     from noisyteacher.report import write_run_page
 
     torch.set_num_threads(1)  # these students are too small to share among cores
@@ -42,4 +42,5 @@ def demo(
         return
     console = Console()
     console.print(results_table(rows))
+    console.print(verdict(rows), highlight=False)
     console.print(f"Results, labels, the α(x) picture and the page: {page}", soft_wrap=True)

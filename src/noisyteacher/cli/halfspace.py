@@ -38,7 +38,9 @@ def halfspace(
     max_steps: Annotated[int | None, typer.Option(help="At most so many samples a run.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    minutes: Annotated[float, typer.Option(help="Stop cleanly after so many minutes.")] = math.inf,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop cleanly after so many minutes.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON lines.")] = False,
 ) -> None:
     """Measure samples to error ε against γ, ε and noise for SLaM and four rivals, and draw it.
@@ -61,14 +63,14 @@ def halfspace(
         "seed": seed,
     }
     study = replace(study, **{name: value for name, value in given.items() if value is not None})
-    _run(study, out, device, minutes, json)
+    _run(study, out, device, math.inf if minutes is None else minutes, json)
 
 
 def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
     import orjson
 
     from noisyteacher.halfspace.figures import draw_all
-    from noisyteacher.halfspace.study import load_rows, run_study
+    from noisyteacher.halfspace.study import load_rows, missing_cells, run_study
     from noisyteacher.halfspace.summary import summarise
 
     started = time.monotonic()
@@ -85,6 +87,9 @@ def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> No
         console.print(_table(title, header, lines))
     for caveat in summary.caveats:
         console.print(f"- {caveat}")
+    missing = len(missing_cells(study, out))
+    if missing:
+        console.print(f"Stopped with {missing} cells to go: start again to go on.")
     console.print(f"Rows and pictures: {out} ({time.monotonic() - started:.0f} s)", soft_wrap=True)
 
 

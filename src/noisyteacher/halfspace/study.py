@@ -115,6 +115,8 @@ class Study:
             check_noise(noise)
         for name in ("runs", "max_steps", "guarantee_runs"):
             check_count(name, getattr(self, name))
+        if self.seed < 0:
+            raise InputError(f"The seed must not be negative, and {self.seed} is.")
 
     def sweeps(self, shape: str) -> dict[str, list[Cell]]:
         """The cells by the variable that moves: "margin", "epsilon" or "gap"."""
@@ -275,20 +277,24 @@ def run_study(
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("The device cuda was asked for, and this machine has none.")
     open_study(study, folder)
-    jobs = [("samples", cell) for cell in study.sample_cells()]
-    jobs += [("guarantee", cell) for cell in study.guarantee_cells()]
-    rows = load_rows(folder)
-    _drop_cut_line(folder, rows)
-    finished = {_key(row) for row in rows}
-    for done, (kind, cell) in enumerate(jobs, 1):
-        if (kind, *asdict(cell).values()) in finished:
-            continue
+    _drop_cut_line(folder, load_rows(folder))
+    jobs = missing_cells(study, folder)
+    total = len(study.sample_cells()) + len(study.guarantee_cells())
+    for done, (kind, cell) in enumerate(jobs, total - len(jobs) + 1):
         if time.monotonic() > until:
             return
-        measured = _MEASUREMENTS[kind](cell, study, device)
+        rows = _MEASUREMENTS[kind](cell, study, device)
         # One write for the whole cell, so that a killed run leaves all of its rows or none.
-        append_line(folder / "results.jsonl", b"\n".join(orjson.dumps(row) for row in measured))
-        yield done, len(jobs), f"{kind}: {describe(cell)}"
+        append_line(folder / "results.jsonl", b"\n".join(orjson.dumps(row) for row in rows))
+        yield done, total, f"{kind}: {describe(cell)}"
+
+
+def missing_cells(study: Study, folder: Path) -> list[tuple[str, Cell]]:
+    """What is still to be run, as (kind, cell)."""
+    jobs = [("samples", cell) for cell in study.sample_cells()]
+    jobs += [("guarantee", cell) for cell in study.guarantee_cells()]
+    finished = {_key(row) for row in load_rows(folder)}
+    return [(kind, cell) for kind, cell in jobs if (kind, *asdict(cell).values()) not in finished]
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ def test_logits_taken_for_probabilities(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"teacher.npy: probs row 0 \(id 'a'\).*--logits"):
         import_array(tmp_path / "teacher.npy", ids=IDS)
     np.save(tmp_path / "teacher.npy", np.array([[0.5, 0.4], [0.5, 0.5]]))
-    with pytest.raises(InputError, match="sums to 0.9") as raised:
+    with pytest.raises(InputError, match=r"sums to 0.9") as raised:
         import_array(tmp_path / "teacher.npy", ids=IDS)
     assert "--logits" not in str(raised.value)
 
@@ -70,7 +70,7 @@ def test_wrong_arrays(tmp_path: Path) -> None:
     np.save(tmp_path / "probs.npy", PROBS)
     with pytest.raises(InputError, match="has no ids"):
         import_array(tmp_path / "probs.npy")
-    with pytest.raises(InputError, match="3 ids were given for the 2 rows of .*probs.npy"):
+    with pytest.raises(InputError, match=r"3 ids were given for the 2 rows of .*probs.npy"):
         import_array(tmp_path / "probs.npy", ids=np.arange(3))
     with pytest.raises(InputError, match="2 classes were named for 3 columns"):
         import_array(tmp_path / "probs.npy", ids=IDS, classes=["x", "y"])
@@ -120,5 +120,5 @@ def test_wrong_ids(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not UTF-8"):
         read_ids(path)
     np.save(tmp_path / "probs.npy", PROBS)
-    with pytest.raises(InputError, match="probs.npy: ids must be unique; repeated: 'a'"):
+    with pytest.raises(InputError, match=r"probs.npy: ids must be unique; repeated: 'a'"):
         import_array(tmp_path / "probs.npy", ids=np.array(["a", "a"]))

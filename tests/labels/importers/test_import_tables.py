@@ -149,7 +149,7 @@ def test_wrong_lists(tmp_path: Path) -> None:
             classes=with_synonyms({"cat": ("p",), "dog": ()}),
         )
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="x.parquet cannot be read as a table"):
+    with pytest.raises(InputError, match=r"x.parquet cannot be read as a table"):
         import_table([tmp_path / "x.parquet"])
 
 
