@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from noisyteacher.data import ImageViews, Split
+from noisyteacher.data import ImageViews, Split, image_tensor
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware, versions
 from noisyteacher.methods import Consistency, Method, SLaM, Vanilla
@@ -34,9 +34,9 @@ CLASSES = 100
 
 
 def make_data(rows: int, seed: int = 0) -> tuple[TrainData, TeacherLabels, np.ndarray]:
-    """Random images with random teacher labels."""
+    """Random images, laid out as the decoded cache has them, with random teacher labels."""
     rng = np.random.default_rng(seed)
-    images = torch.from_numpy(rng.integers(0, 256, (rows, 3, 32, 32), dtype=np.uint8))
+    images = image_tensor(rng.integers(0, 256, (rows, 32, 32, 3), dtype=np.uint8))
     logits = rng.normal(size=(rows, CLASSES)).astype(np.float32) * 2
     labels = TeacherLabels.from_logits(np.arange(rows), logits)
     views = ImageViews(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
@@ -118,6 +118,20 @@ def engine(
     return result
 
 
+def data_seconds(data: TrainData, batch: int, steps: int, device: str) -> float:
+    """Seconds per step that go into fetching rows and making the weak view, nothing else."""
+    images, generator = data.inputs.to(device), torch.Generator(device)
+    began = 0.0
+    for step in range(-3, steps):
+        if step == 0:
+            _wait(device)
+            began = time.perf_counter()
+        index = torch.randint(len(images), (batch,), device=device)
+        data.views.weak(images.index_select(0, index), generator)
+    _wait(device)
+    return (time.perf_counter() - began) / steps
+
+
 def _wait(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
@@ -154,6 +168,8 @@ def main() -> None:
             plain[depth, batch] = plain_loop(data, labels, depth, batch, steps, args.device)
         jobs = jobs_for(methods, depth, data, labels, y)
         measured = engine(jobs, data, batch, steps, 3, args.device)
+        step = batch * len(methods) / measured["images_per_second"]
+        fetch = data_seconds(data, batch, steps, args.device) * len(methods)
         row = {
             "case": name,
             "model": f"ResNet-{depth} v1",
@@ -164,11 +180,12 @@ def main() -> None:
             "ratio": round(measured["images_per_second"] / plain[depth, batch], 2),
             "seconds_to_first_step": round(measured["seconds_to_first_step"], 1),
             "peak_mib_per_student": round(measured.get("peak_mib_per_student", 0)),
+            "data_share_of_step": round(fetch / step, 4),
             "hardware": hardware(args.device),
             "versions": " ".join(f"{k} {v}" for k, v in versions().items()),
         }
         rows.append(row)
-        print("  ".join(f"{k}={v}" for k, v in list(row.items())[:9]), flush=True)
+        print("  ".join(f"{k}={v}" for k, v in list(row.items())[:10]), flush=True)
     if args.csv:
         with args.csv.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import runpy
 import shlex
 import shutil
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_progress_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("FORCE_COLOR", "1")
     result = run(BATCH, *TWO, "--out", tmp_path / "labels")
     assert result.exit_code == 0
-    assert "bytes" in result.stderr
+    assert "4.4/4.4 kB" in result.stderr
     assert "3 rows" in result.stdout
 
 
@@ -185,9 +186,10 @@ def test_everything_in_the_docs_runs(files_of_the_docs: Path) -> None:
     listed = Path("labels-llm.rejected.jsonl").read_text().splitlines()
     assert json.loads(entry) in map(json.loads, listed)
     (snippet,) = blocks(page, "python")
+    Path("snippet.py").write_text(snippet)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        exec(compile(snippet, "importing.md", "exec"), {})
+        runpy.run_path("snippet.py")
     assert "3 rows" in output.getvalue()
 
 

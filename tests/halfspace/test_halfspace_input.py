@@ -132,6 +132,8 @@ def test_labels_and_shapes():
     learner.fit(POINTS, [1, -1], alpha=0.9)
     with pytest.raises(InputError, match=r"\(n, 2\), not \(1, 3\)"):
         learner.predict(np.ones((1, 3)))
+    with pytest.raises(InputError, match=r"\(m, 2\) or \(m, 1, 2\), not \(1, 2, 2\)"):
+        learner.select([[[0.1, 0.1], [0.2, 0.2]]], [[1, 1]])
     with pytest.raises(InputError, match="1 runs in 2 dimensions"):
         learner.partial_fit(np.full((1, 3), 0.1), [1], alpha=0.9)
     with pytest.raises(InputError, match="keep"):

@@ -1,5 +1,6 @@
 """The oracles of the update family, the SLaM gradient lemma, and a plain loop as reference."""
 
+import doctest
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ from noisyteacher.halfspace import (
     Perspectron,
     Slam,
 )
+from noisyteacher.halfspace import learner as learner_module
 from noisyteacher.halfspace.gradient import (
     expected_slam_slope,
     leaky_relu_loss,
@@ -178,6 +180,11 @@ def test_predict_gives_back_the_kind_of_array_it_got():
     assert isinstance(learner.predict(torch.ones(2, 2)), torch.Tensor)
     two_runs = HalfspaceLearner(Slam()).fit([[[0.6, 0.8], [0.1, -0.2]]], [[1, -1]], alpha=0.9)
     assert two_runs.predict(np.ones((5, 2))).shape == (5, 2)
+
+
+def test_the_example_in_the_docstring_works():
+    assert doctest.testmod(learner_module).failed == 0
+    assert doctest.testmod(learner_module).attempted == 4
 
 
 def test_plain_rules_need_no_alpha_and_ignore_it():

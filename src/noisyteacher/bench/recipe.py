@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
 from noisyteacher.errors import InputError
-from noisyteacher.methods import Method
+from noisyteacher.methods import PRETRAINED, Method
 from noisyteacher.models import ModelSpec
-from noisyteacher.train import TrainConfig, ValRole
+from noisyteacher.train import Adam, TrainConfig, ValRole
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of an ablation; its name joins the recipe's in the results."""
+
+    name: str = ""
+    val_role: ValRole = "gold"
+    pretrained: bool = True  # False: random weights even where the recipe pre-trains on A
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A second generation: ``methods`` learn what ``students`` seeds of ``first`` say together."""
+
+    first: Method
+    methods: tuple[Method, ...]
+    students: int = 2
+
+    def __post_init__(self) -> None:
+        if self.students < 1:
+            raise InputError(f"A generation needs at least one student, not {self.students}.")
+        if not self.methods:
+            raise InputError("A second generation has no method.")
 
 
 @dataclass(frozen=True)
@@ -14,6 +42,7 @@ class Recipe:
     """Dataset, split, teacher, student, methods and how all of them are trained.
 
     ``methods`` may name gold only and teacher-free methods too; all get the same split and seeds.
+    The number of classes in ``teacher`` and ``student`` follows the dataset.
     """
 
     name: str
@@ -25,21 +54,91 @@ class Recipe:
     teacher_training: TrainConfig
     student_training: TrainConfig
     pretraining: TrainConfig | None  # of the student on A; None starts from random weights
+    pretrain: Literal["all", "needed"] = "all"  # which methods start from it
     val: int = 500
     selection: int = 500
     trials: int = 3
     seed: int = 0
     stratified: bool = False
-    val_role: ValRole = "gold"
+    arms: tuple[Arm, ...] = (Arm(),)
+    second: Generation | None = None
     view_passes: int = 10  # only where a method needs per-view statistics
-    data_options: dict[str, object] = field(default_factory=dict)  # for ``load_dataset``
+    text_length: int = 256  # tokens an encoder reads
+    crop: int | None = None  # side of random resized crops; None: flips and shifts
+    data_options: Mapping[str, object] = field(default_factory=dict)  # for ``load_dataset``
 
     def __post_init__(self) -> None:
         if self.trials < 1:
             raise InputError(f"trials must be at least 1, not {self.trials}.")
         if not self.labeled or not self.methods:
             raise InputError(f"The recipe {self.name!r} has no labelled size or no method.")
+        if self.pretraining is None:
+            wanting = [m for m in self.all_methods if PRETRAINED in m.needs]
+            if wanting:
+                raise InputError(
+                    f"{wanting[0]!r} needs a student pre-trained on A, and the recipe "
+                    f"{self.name!r} has no pre-training."
+                )
 
-    def with_epochs(self, epochs: int) -> Recipe:
-        """The same recipe with students of another length; schedules scale by themselves."""
-        return replace(self, student_training=replace(self.student_training, epochs=epochs))
+    @property
+    def all_methods(self) -> tuple[Method, ...]:
+        """Those of both generations and the first students'."""
+        if self.second is None:
+            return self.methods
+        return (*self.methods, self.second.first, *self.second.methods)
+
+    def variant(self, **changes: Any) -> Recipe:
+        """The same recipe with other settings, which its name tells: rows must not be mixed up.
+
+        Fields that every row holds by itself leave the name alone.
+        """
+        told = [name for name in changes if name not in _TOLD_BY_ROWS]
+        suffix = "".join(f" {name}={_short(changes[name])}" for name in told)
+        return replace(self, **changes, name=self.name + suffix)
+
+    def for_classes(self, classes: int) -> Recipe:
+        """With models that have as many outputs as the dataset has classes."""
+        return replace(
+            self,
+            teacher=replace(self.teacher, classes=classes),  # type: ignore[type-var]
+            student=replace(self.student, classes=classes),  # type: ignore[type-var]
+        )
+
+    def with_student(self, epochs: int | None = None, gold_repeat: int | None = None) -> Recipe:
+        """Students of another length or mixing ratio; schedules scale by themselves."""
+        given = {"epochs": epochs, "gold_repeat": gold_repeat}
+        known = {name: value for name, value in given.items() if value is not None}
+        return replace(self, student_training=replace(self.student_training, **known))  # type: ignore[arg-type]
+
+    def with_batch(self, size: int) -> Recipe:
+        """Another batch for all; Adam's rate grows with its square root, SGD's with itself."""
+        changed = {
+            name: _with_batch(config, size)
+            for name in ("teacher_training", "student_training", "pretraining")
+            if (config := getattr(self, name)) is not None
+        }
+        return replace(self, **changed, name=f"{self.name} batch={size}")
+
+    def lasting(self) -> dict[str, str]:
+        """What must not change within a run's folder: all that its rows do not tell."""
+        plain = replace(
+            self, student_training=replace(self.student_training, epochs=1, gold_repeat=1)
+        )
+        names = [f.name for f in fields(self) if f.name not in _TOLD_BY_ROWS]
+        return {name: repr(getattr(plain, name)) for name in names}
+
+
+_TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second")
+
+
+def _with_batch(config: TrainConfig, size: int) -> TrainConfig:
+    grown = size / config.batch_size
+    optimizer = config.optimizer
+    factor = math.sqrt(grown) if isinstance(optimizer, Adam) else grown
+    # Rounded, so that the rate reads in a name and a file as it was meant.
+    rate = float(f"{optimizer.lr * factor:.4g}")
+    return replace(config, batch_size=size, optimizer=replace(optimizer, lr=rate))
+
+
+def _short(value: object) -> str:
+    return str(value.epochs) if isinstance(value, TrainConfig) else str(value)

@@ -92,6 +92,12 @@ class HalfspaceLearner:
         Arguments as in ``fit``; points of shape (m, d) are shared by all runs.
         """
         points, labels, trust = self._check(x, y, alpha)
+        runs, dim = self.weights_.shape
+        if points.shape[-1] != dim or points.shape[1:-1] not in ((), (runs,)):
+            raise InputError(
+                f"Hold-out points must have shape (m, {dim}) or (m, {runs}, {dim}), not "
+                f"{_shape(points)}."
+            )
         self.chosen_: Chosen | None = choose_iterate(self.history_, points, labels, trust)
         return self
 

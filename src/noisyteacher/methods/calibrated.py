@@ -13,7 +13,9 @@ from noisyteacher.methods.base import Method, Rows
 from noisyteacher.methods.temperature import temper_top
 from noisyteacher.methods.vanilla import Vanilla
 from noisyteacher.methods.wrapper import Wrapper
-from noisyteacher.noise.calibration import fit_calibration
+from noisyteacher.noise.calibration import Calibration, fit_calibration
+
+__all__ = ["Calibrated", "Calibration", "calibrate", "fit_calibration"]
 
 
 @dataclass(frozen=True, repr=False)

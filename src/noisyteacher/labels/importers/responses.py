@@ -126,8 +126,9 @@ def read_response(line: Any) -> Response:
 
 def _id(line: dict[str, Any]) -> Any:
     for key in _ID_KEYS:
-        if key in line:
-            return line[key]
+        name = line.get(key)
+        if name is not None:
+            return name
     return None
 
 

@@ -1,0 +1,194 @@
+"""A recipe at work in a folder: what every stage of the protocol shares."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import orjson
+import torch
+from torch import Tensor
+
+from noisyteacher.bench.inputs import read_alike, train_data
+from noisyteacher.bench.recipe import Recipe
+from noisyteacher.bench.results import Row, read_rows
+from noisyteacher.data import Dataset, Split, load_dataset, split
+from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.models import ModelSpec
+from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train
+from noisyteacher.train.distributed import Processes, processes_from_environment
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where and how a recipe runs; nothing here changes what it measures.
+
+    ``labels`` is a store that stands in for the recipe's teacher. ``cohort`` is how many students
+    share a GPU at a time.
+    """
+
+    data: str | Path | None = None
+    cache: str | Path | None = None
+    labels: str | Path | None = None
+    device: str | None = None
+    minutes: float | None = None
+    cohort: int = 8
+    trackers: tuple[str, ...] = ()
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cohort < 1:
+            raise InputError(f"cohort must be at least 1, not {self.cohort}.")
+        if self.minutes is not None and not self.minutes > 0:
+            raise InputError(f"minutes must be above 0, not {self.minutes}.")
+
+
+@dataclass
+class BenchRun:
+    """A recipe, its data, and where its files go."""
+
+    recipe: Recipe
+    folder: Path
+    dataset: Dataset
+    given: TeacherLabels | None
+    device: torch.device
+    processes: Processes
+    options: RunOptions
+    deadline: float = math.inf
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results.jsonl"
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the run's files."""
+        return self.processes.leads
+
+    @property
+    def cohort(self) -> int:
+        """How many students train at a time: on a CPU, or over several processes, one."""
+        alone = self.device.type != "cuda" or self.processes.count > 1
+        return 1 if alone else self.options.cohort
+
+    @property
+    def minutes_left(self) -> float | None:
+        if self.deadline == math.inf:
+            return None
+        return max(0.0, (self.deadline - time.monotonic()) / 60)
+
+    @cached_property
+    def data(self) -> TrainData:
+        """The inputs as the student reads them."""
+        return train_data(self.dataset, self.recipe, self.recipe.student)
+
+    @cached_property
+    def teacher_data(self) -> TrainData:
+        """The inputs as the teacher reads them."""
+        if read_alike(self.recipe):
+            return self.data
+        return train_data(self.dataset, self.recipe, self.recipe.teacher)
+
+    def wait_for_all(self) -> None:
+        self.processes.barrier()
+
+    def rows(self) -> list[Row]:
+        """The rows so far, the same in every process."""
+        self.wait_for_all()
+        rows = read_rows(self.results)
+        self.wait_for_all()
+        return rows
+
+    def split(self, labeled: int, trial: int) -> Split:
+        recipe = self.recipe
+        return split(
+            self.dataset.y,
+            labeled,
+            val=recipe.val,
+            selection=recipe.selection,
+            seed=recipe.seed,
+            trial=trial,
+            stratified=recipe.stratified,
+        )
+
+    def problem(
+        self,
+        parts: Split,
+        model: ModelSpec,
+        data: TrainData,
+        init: dict[str, Tensor] | None = None,
+    ) -> Problem:
+        return Problem(data, self.dataset.ids, self.dataset.y, parts, model, init)
+
+    def train(
+        self, jobs: Sequence[Job], config: TrainConfig, data: TrainData | None = None
+    ) -> list[Trained]:
+        return train(
+            jobs,
+            self.data if data is None else data,
+            config,
+            out=self.folder,
+            device=self.device,
+            cohort=self.cohort,
+            trackers=self.options.trackers,
+            minutes=self.minutes_left,
+            quiet=self.options.quiet,
+        )
+
+
+@contextmanager
+def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[BenchRun]:
+    """Read the data, join the processes that torchrun started, if any, and find the device."""
+    started = time.monotonic()
+    deadline = math.inf if options.minutes is None else started + 60 * options.minutes
+    place = _device(options.device)
+    with processes_from_environment(place) as processes:
+        if processes.count > 1 and options.minutes is not None:
+            raise InputError("--minutes cannot be kept by several processes together; leave it out.")
+        dataset = load_dataset(
+            recipe.dataset,
+            data=options.data,
+            cache=options.cache,
+            **recipe.data_options,  # type: ignore[arg-type]
+        )
+        recipe = recipe.for_classes(len(dataset.classes))
+        given = TeacherLabels.open(options.labels) if options.labels is not None else None
+        yield BenchRun(recipe, Path(out), dataset, given, place, processes, options, deadline)
+
+
+def claim_folder(run: BenchRun) -> None:
+    """Write what the folder holds, or refuse one that holds a run with other settings."""
+    path = run.folder / "recipe.json"
+    lasting = run.recipe.lasting()
+    if run.options.labels is not None:
+        lasting["teacher"] = f"the label store {Path(run.options.labels).name}"
+    if path.exists():
+        stored = orjson.loads(path.read_bytes())
+        changed = [name for name in lasting if stored.get(name) != lasting[name]]
+        if changed:
+            raise InputError(
+                f"{run.folder} holds a run with another {changed[0]}; choose another folder with "
+                "--out."
+            )
+    run.wait_for_all()
+    if run.leads:
+        write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))
+
+
+def _device(asked: str | None) -> torch.device:
+    place = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"This machine has no GPU for --device {asked}; leave it out, or say cpu.")
+    if place.type == "cuda" and place.index is None:
+        # Each process of torchrun has a GPU of its own.
+        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(place)
+    return place

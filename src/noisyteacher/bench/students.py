@@ -1,0 +1,137 @@
+"""The students of a recipe: which there are, their keys, jobs and rows, and who runs with whom."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+
+from noisyteacher.bench.recipe import Arm, Recipe
+from noisyteacher.bench.results import Row
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.machine import hardware
+from noisyteacher.methods import PRETRAINED, SOFT_LABELS, Method
+from noisyteacher.train import Job, Problem, Trained
+
+
+@dataclass(frozen=True)
+class Student:
+    """One student to be trained, or already in the results."""
+
+    arm: Arm
+    method: Method
+    trial: int
+    generation: int = 1
+
+    def key(self, recipe: Recipe, labeled: int) -> tuple[object, ...]:
+        """The start of its row, up to ``epochs``, as ``Row.key`` has it."""
+        training = recipe.student_training
+        return (
+            recipe.name + self.arm.name,
+            recipe.dataset,
+            distillation(self.method),
+            labeled,
+            self.method,
+            training.gold_repeat,
+            self.generation,
+            self.trial,
+            training.epochs,
+        )
+
+    def job(
+        self, recipe: Recipe, labeled: int, problem: Problem, labels: TeacherLabels | None
+    ) -> Job:
+        """Its method fitted on V and prepared; ``problem.init`` holds the pre-trained weights."""
+        starts_pretrained = self.arm.pretrained and (
+            recipe.pretrain == "all" or PRETRAINED in self.method.needs
+        )
+        return replace(problem, init=problem.init if starts_pretrained else None).job(
+            self._file_name(recipe, labeled),
+            self.method,
+            labels if SOFT_LABELS in self.method.needs else None,
+            # The same for all methods of a trial, so that they differ in nothing else.
+            seed=trial_seed(recipe, labeled, self.trial),
+            val_role=self.arm.val_role,
+        )
+
+    def _file_name(self, recipe: Recipe, labeled: int) -> str:
+        training = recipe.student_training
+        parts = [labeled, slug(self.arm.name), slug(repr(self.method)), self.trial]
+        parts += [f"{training.epochs}epochs", f"gold{training.gold_repeat}"]
+        parts += [f"generation{self.generation}"] if self.generation > 1 else []
+        return "_".join(str(part) for part in parts if part != "")
+
+    def row(self, recipe: Recipe, labeled: int, run: RunFacts, trained: Trained) -> Row:
+        """The results row of the finished student."""
+        history = trained.history
+        values = self.key(recipe, labeled)
+        key = [repr(value) if isinstance(value, Method) else value for value in values]
+        return Row(
+            *key,  # type: ignore[arg-type]
+            accuracy=asdict(trained.accuracy),
+            macro_f1=history.macro_f1,
+            teacher_accuracy=run.teacher_accuracy,
+            curve=[asdict(record) for record in history.curve],
+            seconds=round(history.seconds, 3),
+            images_per_second=round(trained.examples_per_second, 1),
+            seeds={"recipe": recipe.seed, "trial": self.trial, "student": trained.job.seed},
+            hardware=hardware(run.device),
+        )
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a row says about more than its student."""
+
+    teacher_accuracy: float | None
+    device: torch.device
+
+
+def first_students(recipe: Recipe) -> Iterator[Student]:
+    """Every student of the first generation."""
+    for arm in recipe.arms:
+        for method in recipe.methods:
+            for trial in range(recipe.trials):
+                yield Student(arm, method, trial)
+
+
+def second_students(recipe: Recipe) -> Iterator[Student]:
+    """Every student of the second generation; ablations have one generation only."""
+    for method in recipe.second.methods if recipe.second else ():
+        for trial in range(recipe.trials):
+            yield Student(recipe.arms[0], method, trial, generation=2)
+
+
+def cohorts(students: Sequence[Student], size: int) -> Iterator[list[Student]]:
+    """Groups that train side by side: of equal cost per step, and of nearly equal size."""
+    for passes in sorted({len(s.method.views) for s in students}):
+        alike = [s for s in students if len(s.method.views) == passes]
+        groups = np.array_split(np.arange(len(alike)), -(-len(alike) // size))
+        yield from ([alike[i] for i in group] for group in groups)
+
+
+def distillation(method: Method) -> str | None:
+    """"soft" or "hard" by the innermost method; None where no teacher takes part."""
+    if SOFT_LABELS not in method.needs:
+        return None
+    inner = getattr(method, "inner", None)
+    if inner is not None:
+        return distillation(inner)
+    return "hard" if getattr(method, "hard", False) else "soft"
+
+
+def trial_seed(recipe: Recipe, labeled: int, trial: int) -> int:
+    """The seed of all students of a trial."""
+    return int(np.random.SeedSequence([recipe.seed, labeled, trial]).generate_state(1)[0])
+
+
+def slug(text: str) -> str:
+    """A file name's part; signs that are lost would make names equal, so a hash tells them apart."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    if not plain:
+        return ""
+    return f"{plain[:80]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"

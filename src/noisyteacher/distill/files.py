@@ -1,0 +1,255 @@
+"""The user's files to examples: CSV, JSONL and Parquet tables, image folders, NumPy archives.
+
+Rows without ids are named after their file, "pool/0", "pool/1", ..., so that labelling a file and
+distilling from it later agree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from noisyteacher.data import Dataset, load_dataset
+from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
+from noisyteacher.data.columns import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    TEXT_COLUMNS,
+    first_present,
+    id_column,
+    source_from_tables,
+)
+from noisyteacher.data.readers.folders import IMAGE_SUFFIXES, class_files, image_files
+from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
+from noisyteacher.errors import InputError, first_few
+from noisyteacher.labels.importers.lines import line_blocks
+
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How to read users' files: names of columns (None: the usual ones) and the image size."""
+
+    id_column: str | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    image_size: int | None = None
+
+
+def read_examples(
+    path: str | Path, options: FileOptions | None = None, *, labelled: bool = True
+) -> Dataset:
+    """One file or folder as a dataset whose rows all stand in the training part.
+
+    ``labelled=False`` reads no labels: y is -1, whatever columns there are.
+    """
+    place, options = Path(path).expanduser(), options or FileOptions()
+    if not place.exists():
+        raise InputError(f"There is no file or folder {place}.")
+    if place.is_dir():
+        return _from_folder(place, options, labelled)
+    if place.suffix.lower() in _TABLES and not _holds_images(place):
+        return _from_table(place, options, labelled)
+    found = load_dataset(place.absolute(), label=_label(place, options, labelled), **_common(options))  # type: ignore[arg-type]
+    return _whole(found, place, labelled)
+
+
+def _common(options: FileOptions) -> dict[str, Any]:
+    return {"id_column": options.id_column or "auto", "image_size": options.image_size}
+
+
+def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
+    """What to tell the reader about the label; Parquet images of a pool may well have none."""
+    if labelled:
+        return options.label_column or "auto"
+    if place.suffix == ".parquet":
+        return first_present(LABEL_COLUMNS, _open_parquet(place).schema_arrow.names)
+    return "auto"
+
+
+def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
+    table, where = read_table(place), str(place)
+    if table.num_rows == 0:
+        raise InputError(f"{where} has no rows.")
+    if options.text_column is not None:
+        table = _with_text(table, options.text_column, where)
+    label = _label_column(table, options, labelled, where)
+    reading = ReadOptions(label=label, id_column=options.id_column or "auto")
+    if not labelled:
+        # An unused label must not be read as a feature.
+        used = options.label_column or first_present(LABEL_COLUMNS, table.column_names)
+        table = table.drop_columns([used]) if used in table.column_names else table
+    key = id_column(table.column_names, reading, where)
+    source = source_from_tables(_checked_text(table, key, label, where), None, reading, where)
+    part = source.train
+    assert not isinstance(part.inputs, EncodedImages)
+    ids = _row_names(place, len(part.y)) if key is None else part.ids
+    return _dataset(place.stem, source.kind, ids, part.inputs, part.y, source.classes)
+
+
+def _label_column(
+    table: pa.Table, options: FileOptions, labelled: bool, where: str
+) -> str | None:
+    if not labelled:
+        return None
+    candidates = LABEL_COLUMNS if options.label_column is None else (options.label_column,)
+    found = first_present(candidates, table.column_names)
+    if found is None:
+        raise InputError(
+            f"{where} has no label column: looked for {first_few(candidates, 10)} among "
+            f"{first_few(table.column_names, 10)}; name it with --label-column."
+        )
+    return found
+
+
+def _with_text(table: pa.Table, column: str, where: str) -> pa.Table:
+    if column not in table.column_names:
+        raise InputError(
+            f"{where} has no text column {column!r} among {first_few(table.column_names, 10)}."
+        )
+    others = [name for name in table.column_names if name not in TEXT_COLUMNS or name == column]
+    table = table.select(others)
+    return table.rename_columns([TEXT_COLUMNS[0] if n == column else n for n in others])
+
+
+def _checked_text(table: pa.Table, key: str | None, label: str | None, where: str) -> pa.Table:
+    """Say how to name the text column where a column of strings would be refused as a feature."""
+    names = table.column_names
+    if first_present(TEXT_COLUMNS, names) is not None:
+        return table
+    strings = [n for n in names if n not in (key, label) and pa.types.is_string(table[n].type)]
+    if strings:
+        raise InputError(
+            f"{where} has no column {TEXT_COLUMNS[0]!r}, and {first_few(strings)} holds strings; "
+            "name the text column with --text-column."
+        )
+    return table
+
+
+def read_table(path: Path) -> pa.Table:
+    """A CSV, TSV, JSONL or Parquet file as an Arrow table."""
+    try:
+        if path.suffix == ".parquet":
+            return pq.read_table(path)
+        if path.suffix.lower() in (".jsonl", ".ndjson"):
+            return pa.Table.from_pylist(_json_lines(path))
+        parsing = pa_csv.ParseOptions(
+            delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True
+        )
+        return pa_csv.read_csv(path, parse_options=parsing)
+    except (OSError, pa.ArrowException) as error:
+        if path.is_file() and path.stat().st_size == 0:
+            raise InputError(f"{path} is empty.") from error
+        raise InputError(f"{path} cannot be read as a table: {error}") from error
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for block in line_blocks(path):
+        for number, line in enumerate(block.lines, block.first):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {number}, is not a JSON object.")
+            rows.append(row)
+    if not rows:
+        raise InputError(f"{path} is empty.")
+    return rows
+
+
+def _holds_images(path: Path) -> bool:
+    if path.suffix != ".parquet":
+        return False
+    return first_present(IMAGE_COLUMNS, _open_parquet(path).schema_arrow.names) is not None
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path} is not a readable Parquet file: {error}.") from error
+
+
+def _from_folder(place: Path, options: FileOptions, labelled: bool) -> Dataset:
+    files = sorted(
+        Path(entry.path)
+        for entry in os.scandir(place)
+        if entry.is_file() and entry.name.lower().endswith(IMAGE_SUFFIXES)
+    )
+    sorted_into_classes = any(class_files(place).values())
+    if not files or sorted_into_classes:
+        found = load_dataset(place.absolute(), **_common(options))
+        return _whole(found, place, labelled)
+    if labelled:
+        raise InputError(
+            f"{place} holds images but no class folders; put the images of each class into a "
+            "folder with its name."
+        )
+    return _whole(_flat_images(place, files, options), place, labelled)
+
+
+def _flat_images(place: Path, files: Sequence[Path], options: FileOptions) -> Dataset:
+    """Unlabelled images side by side in one folder, decoded into the cache."""
+
+    def read() -> Source:
+        ids = np.array([file.name for file in files], np.str_)
+        part = Part(ids, np.full(len(files), -1, np.int64), image_files(files))
+        return Source("image", (), part, no_rows(part.inputs))
+
+    found = Found("image files", tuple(files), read)
+    reading = ReadOptions(None, None, image_size=options.image_size)
+    folder = cache_folder(None) / f"{place.name}-{fingerprint(found, place, reading)[:16]}"
+    with locked(folder):
+        if (cached := open_cache(folder)) is None:
+            write_cache(folder, place.name, read(), options.image_size)
+            cached = open_cache(folder)
+    assert cached is not None
+    return cached
+
+
+def _whole(found: Dataset, place: Path, labelled: bool) -> Dataset:
+    """A loaded dataset's training part alone, its rows named after the file where unnamed."""
+    ids = found.ids
+    if len(ids) and str(ids[0]) == "train/0" and str(ids[-1]) == f"train/{len(ids) - 1}":
+        ids = _row_names(place, len(ids))
+    y = found.y if labelled else np.full(len(ids), -1, np.int64)
+    return _dataset(place.stem, found.kind, ids, found.inputs, y, found.classes)
+
+
+def _row_names(place: Path, count: int) -> np.ndarray:
+    return np.array([f"{place.stem}/{row}" for row in range(count)], np.str_)
+
+
+def _dataset(
+    name: str,
+    kind: Any,
+    ids: np.ndarray,
+    inputs: np.ndarray | list[str],
+    y: np.ndarray,
+    classes: tuple[str, ...],
+) -> Dataset:
+    return Dataset(
+        name=name,
+        kind=kind,
+        ids=ids,
+        inputs=inputs,
+        y=y,
+        test_ids=np.empty(0, np.str_),
+        test_inputs=inputs[:0],
+        test_y=np.empty(0, np.int64),
+        classes=classes,
+    )

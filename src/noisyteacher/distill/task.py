@@ -1,0 +1,197 @@
+"""One task, whole: gold, V, S, pool and test side by side, with their teacher labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisyteacher.data import Dataset, Split, split
+from noisyteacher.data.dataset import Kind
+from noisyteacher.distill.matching import (
+    check_disjoint,
+    labelled_by,
+    pool_with_labels,
+    pool_without,
+    rows,
+    warn,
+    with_classes,
+    with_ids_like,
+    without_unlabelled,
+)
+from noisyteacher.errors import InputError, first_few
+from noisyteacher.labels import TeacherLabels
+
+MOST_HELD_OUT = 500  # rows of V and of S at most
+LEAST_GOLD = 20  # rows from which V and S can be split off
+SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The sets as the user gave them; V and S are split off the gold set where not given."""
+
+    gold: Dataset
+    pool: Dataset
+    val: Dataset | None = None
+    selection: Dataset | None = None
+    test: Dataset | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Everything a student learns from; ``split`` points into the joined rows."""
+
+    name: str
+    kind: Kind
+    classes: tuple[str, ...]
+    ids: np.ndarray  # (n,)
+    inputs: np.ndarray | list[str]  # n
+    y: np.ndarray  # (n,) int64, -1 on the pool
+    split: Split
+    labels: TeacherLabels
+    test: Dataset | None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        parts = self.split
+        return {
+            "gold": len(parts.gold),
+            "V": len(parts.val),
+            "S": len(parts.selection),
+            "pool": len(parts.pool),
+            "test": 0 if self.test is None else len(self.test),
+        }
+
+    @property
+    def teacher_accuracy(self) -> float:
+        """On V, in percent."""
+        said = self.labels.take(self.ids[self.split.val]).hard
+        return 100 * float(np.mean(said == self.y[self.split.val]))
+
+
+def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
+    """Match classes and ids, split off what was not given, and put all rows together."""
+    labelled = {
+        name: with_ids_like(without_unlabelled(with_classes(part, labels.classes)), labels.ids)
+        for name, part in (
+            ("gold", given.gold),
+            ("V", given.val),
+            ("S", given.selection),
+            ("test", given.test),
+        )
+        if part is not None
+    }
+    _check_kinds(labelled | {"pool": given.pool})
+    check_disjoint(labelled)
+    _warn_of_absent_classes(labelled["gold"], labels.classes)
+    pool = with_ids_like(given.pool, labels.ids)
+    pool = pool_with_labels(pool_without(pool, labelled), labels)
+    test = labelled.pop("test", None)
+    sets = _with_val_and_selection(labelled, labels, seed)
+    task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
+    if len(task.split.val) >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
+        warn(
+            f"The teacher is right on all {len(task.split.val)} rows of V: it has probably seen "
+            "them, and its labels will be trusted too far; give a V that it never saw."
+        )
+    return task
+
+
+def _check_kinds(sets: dict[str, Dataset]) -> None:
+    gold = sets["gold"]
+    for name, part in sets.items():
+        if part.kind != gold.kind:
+            raise InputError(f"The gold set holds {gold.kind}s, the {name} set {part.kind}s.")
+        if isinstance(part.inputs, np.ndarray) and isinstance(gold.inputs, np.ndarray):
+            if part.inputs.shape[1:] != gold.inputs.shape[1:]:
+                hint = "; give --image-size" if gold.kind == "image" else ""
+                raise InputError(
+                    f"The gold set's inputs have shape {gold.inputs.shape[1:]}, those of the "
+                    f"{name} set {part.inputs.shape[1:]}{hint}."
+                )
+
+
+def _warn_of_absent_classes(gold: Dataset, classes: tuple[str, ...]) -> None:
+    absent = [name for i, name in enumerate(classes) if not (gold.y == i).any()]
+    if absent:
+        warn(f"The gold set has no example of {first_few(absent)}.")
+
+
+def _with_val_and_selection(
+    sets: dict[str, Dataset], labels: TeacherLabels, seed: int
+) -> dict[str, Dataset]:
+    """Split V and S off the gold set where they were not given."""
+    if "V" in sets:
+        sets["V"] = _only_labelled(sets["V"], labels, "V")
+    wanted = [name for name in ("V", "S") if name not in sets]
+    if not wanted:
+        return sets
+    gold = sets["gold"]
+    # V needs teacher labels; S is drawn beside it.
+    usable = labelled_by(gold, labels) if "V" in wanted else np.ones(len(gold), bool)
+    if not usable.any():
+        raise InputError(
+            f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
+            "the teacher is right: label the gold file too, or give --val. The file begins with "
+            f"{first_few(gold.ids.tolist(), 2)}, the labels with "
+            f"{first_few(labels.ids.tolist(), 2)}."
+        )
+    if usable.sum() < LEAST_GOLD:
+        raise InputError(
+            f"{int(usable.sum())} gold examples with teacher labels are too few to split off "
+            f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
+        )
+    drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
+    warn(
+        f"{' and '.join(wanted)} were split off the gold set: if the teacher was trained on "
+        "these rows, it looks better on V than it is; then give --val with rows it never saw."
+    )
+    found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
+    rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))
+    return sets | {"gold": rows(gold, rest)} | {name: found[name] for name in wanted}
+
+
+def _only_labelled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
+    found = labelled_by(val, labels)
+    if found.all():
+        return val
+    missing = first_few(val.ids[~found].tolist())
+    if not found.any():
+        raise InputError(f"None of the {len(val)} ids of {name} has a teacher label: {missing}.")
+    warn(f"{int((~found).sum())} of {len(val)} rows of {name} have no teacher label: {missing}.")
+    return rows(val, np.flatnonzero(found))
+
+
+def _draw(y: np.ndarray, wanted: list[str], seed: int) -> Split:
+    """V and S of sensible sizes; classes keep their shares in what is left."""
+    n = int((y >= 0).sum())
+    selection = min(MOST_HELD_OUT, n // 5) if "S" in wanted else 0
+    val = min(MOST_HELD_OUT, (n - selection) // 2) if "V" in wanted else 0
+    return split(y, n - val - selection, val, selection, seed=seed, stratified=True)
+
+
+def _joined(
+    name: str, sets: dict[str, Dataset], labels: TeacherLabels, test: Dataset | None
+) -> Task:
+    parts = [sets[part] for part in ("gold", "V", "S", "pool")]
+    ends = np.cumsum([len(part) for part in parts])
+    gold, val, selection, pool = np.split(np.arange(ends[-1]), ends[:-1])
+    inputs: np.ndarray | list[str]
+    if isinstance(parts[0].inputs, list):
+        inputs = [text for part in parts for text in part.inputs]
+    else:
+        inputs = np.concatenate([np.asarray(part.inputs) for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    y[pool] = -1
+    return Task(
+        name=name,
+        kind=parts[0].kind,
+        classes=labels.classes,
+        ids=np.concatenate([part.ids for part in parts]),
+        inputs=inputs,
+        y=y,
+        split=Split(gold, val, selection, pool),
+        labels=labels,
+        test=test,
+    )
