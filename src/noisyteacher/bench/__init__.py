@@ -2,7 +2,6 @@
 
 from noisyteacher.bench.recipe import Arm, Generation, Recipe
 from noisyteacher.bench.results import Row, append_row, merge, read_rows
-from noisyteacher.bench.run import RunOptions
 from noisyteacher.bench.runner import run_recipe
 
 __all__ = [
@@ -10,7 +9,6 @@ __all__ = [
     "Generation",
     "Recipe",
     "Row",
-    "RunOptions",
     "append_row",
     "merge",
     "read_rows",

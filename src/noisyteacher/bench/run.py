@@ -29,11 +29,7 @@ from noisyteacher.train.distributed import Processes, processes_from_environment
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where and how a recipe runs; nothing here changes what it measures.
-
-    ``labels`` is a store that stands in for the recipe's teacher. ``cohort`` is how many students
-    share a GPU at a time.
-    """
+    """Where and how a recipe runs, as ``run_recipe`` takes it."""
 
     data: str | Path | None = None
     cache: str | Path | None = None

@@ -30,12 +30,24 @@ from noisyteacher.train import Job
 def run_recipe(
     recipe: Recipe,
     out: str | Path,
-    options: RunOptions = RunOptions(),  # noqa: B008  frozen
+    *,
+    data: str | Path | None = None,
+    cache: str | Path | None = None,
+    labels: str | Path | None = None,
+    device: str | None = None,
+    minutes: float | None = None,
+    cohort: int = 8,
+    trackers: Sequence[str] = (),
+    quiet: bool = False,
 ) -> list[Row]:
     """Train whatever of the recipe has no row yet, and return all its rows.
 
-    ``options.minutes`` stops cleanly; the same call, made again, does the rest.
+    ``minutes`` stops cleanly; the same call, made again, does the rest. ``labels`` is a store that
+    stands in for the recipe's teacher. ``cohort`` is how many students share a GPU at a time.
     """
+    options = RunOptions(
+        data, cache, labels, device, minutes, cohort, tuple(trackers), quiet
+    )
     with open_run(recipe, out, options) as run:
         claim_folder(run)
         for labeled in recipe.labeled:

@@ -1,4 +1,4 @@
-"""Tables from results rows alone: mean ± standard deviation and n, three accuracies side by side."""
+"""Results rows summed up: one line per method, mean ± standard deviation over its trials."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisyteacher.bench.results import Row
+from noisyteacher.bench.paper import PaperFigure, paper_figures, paper_name
+from noisyteacher.bench.results import Row, named_method
+from noisyteacher.methods import GoldOnly, Method
 
-ACCURACIES = ("last", "selected", "best_test")
+ACCURACIES = {
+    "last": "last epoch",
+    "selected": "selected on S",
+    "best_test": "best test epoch",
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Cell:
 class Line:
     """One method at one labelled size and length, over its trials."""
 
+    recipe: str
     dataset: str
     distillation: str | None
     labeled: int
@@ -42,8 +49,28 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The method's name in a table; later generations say so."""
-        return self.method if self.generation == 1 else f"{self.method}, generation {self.generation}"
+        """The method's name in a table; later generations and repeated gold say so."""
+        later = f", generation {self.generation}" if self.generation > 1 else ""
+        repeated = f", gold ×{self.gold_repeat}" if self.gold_repeat > 1 else ""
+        return self.method + later + repeated
+
+    @property
+    def passes(self) -> int | None:
+        """How often a student sees each example of a step: two views cost two passes."""
+        method = named_method(self.method)
+        return len(method.views) if isinstance(method, Method) else None
+
+    @property
+    def is_gold_only(self) -> bool:
+        return named_method(self.method) == GoldOnly()
+
+    @property
+    def paper(self) -> PaperFigure | None:
+        """The paper's figure for the same dataset, size and method, where it prints one."""
+        name = paper_name(named_method(self.method))
+        if name is None or self.distillation is None or self.generation > 1:
+            return None
+        return paper_figures().get((self.dataset, self.distillation, self.labeled, name))
 
 
 def cell(values: Iterable[float | None]) -> Cell | None:
@@ -59,14 +86,16 @@ def lines(rows: Sequence[Row]) -> list[Line]:
     """Group rows that differ in nothing but the trial, in order of first appearance."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        without_trial = (*row.key[1:7], row.epochs)
+        without_trial = (*row.key[:7], row.epochs)
         groups.setdefault(without_trial, []).append(row)
     return [_line(group) for group in groups.values()]
 
 
 def _line(group: list[Row]) -> Line:
     first = group[0]
+    teacher = cell(row.teacher_accuracy for row in group)
     return Line(
+        recipe=first.recipe,
         dataset=first.dataset,
         distillation=first.distillation,
         labeled=first.labeled,
@@ -77,26 +106,25 @@ def _line(group: list[Row]) -> Line:
         trials=len(group),
         accuracy={name: cell(row.accuracy[name] for row in group) for name in ACCURACIES},
         macro_f1=cell(row.macro_f1 for row in group),
-        teacher_accuracy=first.teacher_accuracy,
+        teacher_accuracy=None if teacher is None else teacher.mean,
     )
 
 
-HEADER = ("method", "labelled", "epochs", "n", "last epoch", "selected on S", "best test epoch")
+HEADER = ("method", "passes", "labelled", "epochs", "n", *ACCURACIES.values())
 
 
 def cells(line: Line) -> tuple[str, ...]:
     """One table line as text, in the order of ``HEADER``; blank where nothing was measured."""
-    shown = [line.accuracy[name] for name in ACCURACIES]
     return (
         line.name,
+        blank_or(line.passes),
         str(line.labeled),
         str(line.epochs),
         str(line.trials),
-        *("" if value is None else str(value) for value in shown),
+        *(blank_or(line.accuracy[name]) for name in ACCURACIES),
     )
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """A Markdown table of all lines."""
-    table = [HEADER, tuple("---" for _ in HEADER), *(cells(line) for line in lines(rows))]
-    return "\n".join("| " + " | ".join(parts) + " |" for parts in table) + "\n"
+def blank_or(value: object) -> str:
+    """What is not there stays blank."""
+    return "" if value is None else str(value)

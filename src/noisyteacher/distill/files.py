@@ -60,7 +60,9 @@ def read_examples(
         return _from_folder(place, options, labelled)
     if place.suffix.lower() in _TABLES and not _holds_images(place):
         return _from_table(place, options, labelled)
-    found = load_dataset(place.absolute(), label=_label(place, options, labelled), **_common(options))  # type: ignore[arg-type]
+    found = load_dataset(
+        place.absolute(), label=_label(place, options, labelled), **_common(options)
+    )  # type: ignore[arg-type]
     return _whole(found, place, labelled)
 
 
@@ -97,9 +99,7 @@ def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     return _dataset(place.stem, source.kind, ids, part.inputs, part.y, source.classes)
 
 
-def _label_column(
-    table: pa.Table, options: FileOptions, labelled: bool, where: str
-) -> str | None:
+def _label_column(table: pa.Table, options: FileOptions, labelled: bool, where: str) -> str | None:
     if not labelled:
         return None
     candidates = LABEL_COLUMNS if options.label_column is None else (options.label_column,)

@@ -159,9 +159,7 @@ def kind_of(inputs: object) -> Kind:
         )
     if isinstance(inputs, Sequence) and all(isinstance(text, str) for text in inputs):
         return "text"
-    raise InputError(
-        f"Inputs must be texts, uint8 images or a table, not {type(inputs).__name__}."
-    )
+    raise InputError(f"Inputs must be texts, uint8 images or a table, not {type(inputs).__name__}.")
 
 
 def _texts(inputs: RawInputs) -> list[str]:

@@ -13,17 +13,17 @@ from noisyteacher.halfspace.theory import PROVED
 SYMBOLS = {"margin": "1/γ", "epsilon": "1/ε", "gap": "1/(1−2η)"}
 
 CAVEATS = (
-    "The theory bounds, from above, the worst distribution with margin γ. These are a few "
-    "distributions: an exponent below the theory's is no contradiction, and one that meets it is "
-    "no proof.",
+    "The theory bounds, from above and with large constants, the worst distribution with margin γ. "
+    "These are a few distributions over a short range: an exponent below the theory's, or above "
+    "it, is no contradiction, and one that meets it is no proof.",
     "near-margin changes with the problem (d ≈ 1/γ², a share 4ε of the points is rare): its "
     "exponents are those of a hard family, not of one distribution. The ball has d = 30 throughout "
     "and loses its hardest points as γ grows.",
     "'best' counts samples until some iterate is good, as the theorem does; 'last' asks the "
     "iterate of that moment. Neither counts the hold-out labels that find the good iterate.",
     "Where backward correction has a larger exponent than SLaM, look at its line with λ = η: the "
-    "slack that its proof needs makes the difference. Its proved 1/γ⁴ is an upper bound, and "
-    "nothing here shows that it needs as many.",
+    "difference comes from the slack in λ, not from correcting backward. Its proved 1/γ⁴ is an "
+    "upper bound, and nothing here shows that it must need as many.",
     "Plain logistic regression has no guarantee. It is quick where every point has the same margin "
     "(near-margin); on the ball it stops short, and on Long and Servedio's points (error figure) "
     "it ends with half of them wrong.",

@@ -11,7 +11,7 @@ pairs (x, y) as always.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,18 +23,20 @@ from noisyteacher.losses import SLaMLoss
 class TeacherSteps:
     """A mixin, named before ``LightningModule``; needs no import of Lightning itself.
 
-    ``teacher_loss`` is the loss of the training step; a subclass may name another ``SLaMLoss``.
     It logs ``train_loss``, ``val_loss`` and ``val_accuracy``, the latter two over all processes.
     """
 
-    teacher_loss: ClassVar[SLaMLoss] = SLaMLoss()
     log: Callable[..., None]
+
+    def student_loss(self, logits: Tensor, teacher: dict[str, Tensor]) -> Tensor:
+        """The loss of a training batch; override it for other settings of ``SLaMLoss``."""
+        return teacher_loss(SLaMLoss(), logits, teacher)
 
     def training_step(self, batch: tuple[Any, dict[str, Tensor]], batch_idx: int) -> Tensor:
         """The loss of a batch of ``JoinTeacher``: (x, columns)."""
         x, teacher = batch
         logits = self._logits(x)
-        loss = teacher_loss(self.teacher_loss, logits, teacher)
+        loss = self.student_loss(logits, teacher)
         self.log("train_loss", loss.detach(), batch_size=len(logits))
         return loss
 

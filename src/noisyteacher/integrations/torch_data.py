@@ -1,9 +1,9 @@
 """PyTorch: what the teacher said, joined to the examples of a batch by their ids.
 
-    columns = TeacherColumns(labels, noise, gold_ids, gold_y)
-    loader = DataLoader(StackDataset(ids, data), collate_fn=JoinTeacher(columns), shuffle=True)
-    for x, teacher in loader:
-        loss = teacher_loss(SLaMLoss(), model(x), teacher)
+columns = TeacherColumns(labels, noise, gold_ids, gold_y)
+loader = DataLoader(StackDataset(ids, data), collate_fn=JoinTeacher(columns), shuffle=True)
+for x, teacher in loader:
+    loss = teacher_loss(SLaMLoss(), model(x), teacher)
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _checked_gold(
         raise InputError(f"{len(known)} gold ids do not match gold labels of shape {y.shape}.")
     if not len(known):
         return known, np.empty(0, np.int64)
-    if known.dtype.kind != labels.ids.dtype.kind:
+    if len(labels) and known.dtype.kind != labels.ids.dtype.kind:
         raise InputError(
             f"Gold ids such as {known[0].item()!r} and ids of the store such as "
             f"{labels.ids[0].item()!r} must both be strings or both integers."

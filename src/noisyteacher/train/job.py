@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, get_args
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.data import Split, Views
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Method, Prepared, Rows, fit_and_prepare
 
@@ -130,6 +131,7 @@ class Problem:
     split: Split
     model: BuildsModel
     init: dict[str, Tensor] | None = None
+    _seen_labels: set[int] = field(default_factory=set, init=False, repr=False)
 
     def job(
         self,
@@ -147,6 +149,8 @@ class Problem:
         """
         rows, positions = self._rows(val_role)
         parts = self.split
+        if labels is not None:
+            self._warn_of_strangers(labels)
         return Job(
             name=name,
             model=self.model,
@@ -159,6 +163,20 @@ class Problem:
             seed=seed,
             init=self.init,
         )
+
+    def _warn_of_strangers(self, labels: TeacherLabels) -> None:
+        """Labels of examples that are not here: harmless, unless it is the wrong store."""
+        if id(labels) in self._seen_labels:
+            return
+        self._seen_labels.add(id(labels))
+        strangers = labels.ids[~np.isin(labels.ids, self.ids)]
+        if len(strangers):
+            warnings.warn(
+                f"{len(strangers)} of {len(labels)} labelled ids are not in the data "
+                f"({first_few(strangers.tolist())}); they are left unused.",
+                NoisyTeacherWarning,
+                stacklevel=3,
+            )
 
     def _rows(self, val_role: ValRole) -> tuple[Rows, np.ndarray]:
         if val_role not in get_args(ValRole):

@@ -153,11 +153,11 @@ class _Reader:
             raise InputError(f"{len(self._ids)} ids were given for {self._lines} answers.")
         if not len(self._rows):
             raise InputError(self._why_nothing())
-        ids = self._rows.ids()
+        ids = self._rows.take_ids()
         if settings.int_ids:
             ids = whole_numbers(ids)
         self._rows.check_unique(ids)
-        probs, missing = self._rows.probs_and_missing()
+        probs, missing = self._rows.take_probs()
         if settings.teacher is None:
             models = " + ".join(sorted(filter(None, self._models)))
             settings = replace(settings, teacher=models or None)

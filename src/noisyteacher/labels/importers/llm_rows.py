@@ -57,12 +57,14 @@ class LlmRows:
     def __len__(self) -> int:
         return self._count
 
-    def ids(self) -> npt.NDArray[Any]:
-        """(n,) int64 or str."""
-        return np.concatenate(self._packed_ids)
+    def take_ids(self) -> npt.NDArray[Any]:
+        """(n,) int64 or str; they are held no longer here."""
+        ids = np.concatenate(self._packed_ids)
+        self._packed_ids.clear()
+        return ids
 
-    def probs_and_missing(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """(n, L) probabilities that sum to 1, and (n,) mass that no class got."""
+    def take_probs(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """(n, L) probabilities that sum to 1, and (n,) mass that no class got; held no longer."""
         mass = np.concatenate(self._packed_mass)
         self._packed_mass.clear()
         total = mass.sum(axis=1)

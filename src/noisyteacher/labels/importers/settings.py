@@ -54,9 +54,7 @@ class ImportSettings:
         classes: Sequence[str] | None,
         missing: ArrayLike | None,
     ) -> TeacherLabels:
-        names = clean_ids(ids)
-        if self.int_ids:
-            names = whole_numbers(names)
+        names = whole_numbers(clean_ids(ids)) if self.int_ids else ids
         if self.logits:
             return TeacherLabels.from_logits(
                 names,

@@ -41,7 +41,7 @@ class PoolTrust:
     rows: int
     mean_alpha: Interval
     share_at_lower_bound: Interval
-    effective_labels: Interval  # sum of (2 alpha - 1)^2: see effective_labels below
+    effective_labels: Interval  # sum of (2 alpha - 1)^2, in gold labels
     k_rows: dict[int, int]  # k(x) -> pool rows that have it
     k_median: float
     unreachable_share: float  # of rows with k = L because k(x) lay beyond the stored classes
@@ -75,16 +75,13 @@ class StepFits:
         return np.minimum(np.searchsorted(self.knots, margin), len(self.knots) - 1)
 
 
-def effective_labels(
-    alpha: Float[np.ndarray, "*shape"], lower_bound: float
-) -> Float[np.ndarray, "*shape"]:
-    """What a teacher label is worth in gold labels: (2 alpha - 1)^2, at least at the lower bound.
+def effective_labels(alpha: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """What a teacher label is worth in gold labels: (2 alpha - 1)^2, and 0 below 1/2.
 
-    A label that is right with chance alpha, and otherwise points the other way, tells as much of
-    the truth as that share of a gold label does (to first order, when alpha is near 1/2; at 1/2
-    it tells nothing and SLaM ignores it, at 1 it is gold).
+    Of two equally likely classes, a label that names the right one with chance alpha carries this
+    share of a gold label's Fisher information: nothing at 1/2, where SLaM ignores it, all at 1.
     """
-    return np.asarray((2 * np.maximum(alpha, max(lower_bound, 0.5)) - 1) ** 2)
+    return np.asarray((2 * np.maximum(alpha, 0.5) - 1) ** 2)
 
 
 def fit_alpha_curve(
@@ -103,7 +100,7 @@ def fit_alpha_curve(
 
     def pool_numbers(value: Float[np.ndarray, " m"]) -> list[float]:
         alpha = np.maximum(value, lower_bound)
-        worth = effective_labels(value, lower_bound) @ pool_at_knot
+        worth = effective_labels(value) @ pool_at_knot
         bound = pool_at_knot[value <= lower_bound].sum() / len(pool_margin)
         return [float(alpha @ pool_at_knot / len(pool_margin)), float(bound), float(worth)]
 

@@ -1,0 +1,285 @@
+"""The paper's figures from results lines: colour-blind safe, readable in black and white."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from noisyteacher.bench.figures import bare_axes
+from noisyteacher.bench.results import named_method
+from noisyteacher.bench.tables import Line
+from noisyteacher.methods import (
+    Fidelity,
+    Method,
+    PolyLoss,
+    SLaM,
+    TaylorCE,
+    Temperature,
+    Vanilla,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours; markers and dashes tell the lines apart where colours cannot.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+
+_ACCURACY = "test accuracy, last epoch (%)"
+
+
+def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
+    """Accuracy against the size of A; the paper's best test epochs hollow beside it."""
+    kept = [x for x in found if not isinstance(named_method(x.method), Fidelity | Temperature)]
+    groups = _by_name([x for x in kept if x.accuracy["last"] is not None])
+    if not groups:
+        return None
+    figure = Figure(figsize=(8.5, 5), layout="constrained")
+    axes = figure.subplots()
+    looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
+    for (name, group), (colour, marker, dash) in zip(groups.items(), looks, strict=False):
+        _draw_line(axes, group, colour, marker, dash, label=name)
+        printed = [(x.labeled, x.paper.accuracy) for x in group if x.paper is not None]
+        if printed:
+            axes.plot(
+                *zip(*printed, strict=True),
+                color=colour,
+                marker=marker,
+                markerfacecolor="white",
+                linestyle="none",
+                label=f"{name}: the paper's",
+            )
+    _finish(axes, title, sorted({x.labeled for x in kept}))
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
+    """Each base loss alone and inside SLaM, one panel per loss."""
+    pairs: dict[str, tuple[Method, Method]] = {
+        "cross-entropy": (Vanilla(), SLaM()),
+        "Taylor-CE, order 2": (TaylorCE(), SLaM(base=TaylorCE())),
+        "PolyLoss, ε = 2": (PolyLoss(), SLaM(base=PolyLoss())),
+    }
+    by_method = {named_method(x.method): x for x in found}
+    if not all(method in by_method for method in pairs["Taylor-CE, order 2"]):
+        return None
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
+    for axes, (name, methods) in zip(panels, pairs.items(), strict=True):
+        for i, method in enumerate(methods):
+            group = [x for x in found if named_method(x.method) == method]
+            label = "with SLaM" if i else "alone"
+            _draw_line(axes, group, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], label=label)
+        _finish(axes, name, sorted({x.labeled for x in found}))
+        axes.legend(frameon=False, fontsize=8)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+    figure.suptitle(title)
+    return figure
+
+
+def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
+    """Fidelity weighting alone and with SLaM, over β, one group of β per size of A."""
+    weighted = [x for x in found if isinstance(named_method(x.method), Fidelity)]
+    if not weighted:
+        return None
+    sizes = sorted({x.labeled for x in weighted})
+    betas = sorted({_field(x, "beta") for x in weighted})
+    place = {(s, b): i * (len(betas) + 1) + j for i, s in enumerate(sizes) for j, b in enumerate(betas)}
+    figure = Figure(figsize=(max(6.0, 0.45 * len(place) + 2), 4), layout="constrained")
+    axes = figure.subplots()
+    arms = ((Vanilla(), "fidelity"), (SLaM(), "fidelity + SLaM"))
+    for i, (inner, label) in enumerate(arms):
+        for size in sizes:
+            group = [x for x in weighted if x.labeled == size and _inner(x) == inner]
+            group.sort(key=lambda x: _field(x, "beta"))
+            at = [place[size, _field(x, "beta")] for x in group]
+            name = label if size == sizes[0] else None
+            _draw_points(axes, at, group, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], name)
+    _draw_flat_slam(axes, found, sizes, betas, place)
+    axes.set(ylabel=_ACCURACY, title=title)
+    axes.set_xticks(list(place.values()), [f"{b:g}" for _, b in place], rotation=90, fontsize=8)
+    for size in sizes:
+        middle = (place[size, betas[0]] + place[size, betas[-1]]) / 2
+        axes.annotate(
+            f"{size} labels",
+            (middle, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    axes.set_xlabel("β, for each size of A")
+    axes.margins(y=0.15)
+    axes.legend(frameon=False, fontsize=8)
+    bare_axes(axes)
+    return figure
+
+
+def _draw_flat_slam(
+    axes: Axes,
+    found: Sequence[Line],
+    sizes: Sequence[int],
+    betas: Sequence[float],
+    place: dict[tuple[int, float], int],
+) -> None:
+    label: str | None = "SLaM alone"
+    for line in found:
+        value = line.accuracy["last"]
+        if named_method(line.method) == SLaM() and line.labeled in sizes and value is not None:
+            ends = [place[line.labeled, betas[0]] - 0.4, place[line.labeled, betas[-1]] + 0.4]
+            axes.plot(ends, [value.mean] * 2, color=COLOURS[2], linewidth=2.5, label=label)
+            label = None
+
+
+def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
+    """The best pair of temperatures per size of A, vanilla and SLaM, by the paper's protocol."""
+    tempered = [x for x in found if isinstance(named_method(x.method), Temperature)]
+    if not tempered:
+        return None
+    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for i, (inner, label) in enumerate(((Vanilla(), "vanilla"), (SLaM(), "SLaM"))):
+        mine = [x for x in tempered if _inner(x) == inner and x.accuracy["best_test"] is not None]
+        best = [
+            max((x for x in mine if x.labeled == size), key=lambda x: _mean(x, "best_test"))
+            for size in sorted({x.labeled for x in mine})
+        ]
+        if best:
+            tried = max(sum(x.labeled == line.labeled for x in mine) for line in best)
+            name = f"{label}, best of {tried} pairs of temperatures"
+            look = (COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i])
+            _draw_line(axes, best, *look, label=name, accuracy="best_test")
+        for line in best:
+            pair = f"$t_A$={_field(line, 't_a'):g}, $t_B$={_field(line, 't_b'):g}"
+            axes.annotate(
+                pair,
+                (line.labeled, _mean(line, "best_test")),
+                xytext=(0, 8 if i else -14),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+            )
+    _finish(axes, title, sorted({x.labeled for x in tempered}))
+    axes.set_ylabel("test accuracy, best test epoch (%)")
+    axes.margins(x=0.12, y=0.2)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
+    """SLaM's lead over vanilla distillation against the teacher's accuracy."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for i, hard in enumerate((False, True)):
+        points = _gains(found, Vanilla(hard=hard), SLaM(hard=hard))
+        if len(points) > 1:
+            look = {"color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i]}
+            label = "hard labels" if hard else "soft labels"
+            axes.plot(*zip(*points, strict=True), **look, label=label)
+    if not axes.lines:
+        return None
+    axes.axhline(0, color="#777777", linewidth=0.8)
+    axes.set(
+        xlabel="teacher's test accuracy (%)",
+        ylabel="SLaM minus vanilla, last epoch (points)",
+        title=title,
+    )
+    axes.legend(frameon=False)
+    bare_axes(axes)
+    return figure
+
+
+def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[float, float]]:
+    """(teacher's accuracy, lead) per size of A that has both."""
+
+    def by_size(method: Method) -> dict[int, Line]:
+        return {x.labeled: x for x in found if named_method(x.method) == method}
+
+    below, above = by_size(vanilla), by_size(slam)
+    return sorted(
+        (line.teacher_accuracy, _mean(above[size], "last") - _mean(line, "last"))
+        for size, line in below.items()
+        if size in above
+        and line.teacher_accuracy is not None
+        and line.accuracy["last"] is not None
+        and above[size].accuracy["last"] is not None
+    )
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def _by_name(found: Sequence[Line]) -> dict[str, list[Line]]:
+    groups: dict[str, list[Line]] = {}
+    for line in found:
+        groups.setdefault(line.name, []).append(line)
+    return groups
+
+
+def _field(line: Line, name: str) -> float:
+    return float(getattr(named_method(line.method), name))
+
+
+def _inner(line: Line) -> object:
+    return getattr(named_method(line.method), "inner", None)
+
+
+def _mean(line: Line, accuracy: str) -> float:
+    value = line.accuracy[accuracy]
+    assert value is not None
+    return value.mean
+
+
+def _draw_line(
+    axes: Axes,
+    group: Sequence[Line],
+    colour: str,
+    marker: str,
+    dash: Any,
+    label: str,
+    accuracy: str = "last",
+) -> None:
+    ordered = sorted(group, key=lambda x: x.labeled)
+    at = [x.labeled for x in ordered]
+    _draw_points(axes, at, ordered, colour, marker, dash, label, accuracy)
+
+
+def _draw_points(
+    axes: Axes,
+    at: Sequence[float],
+    group: Sequence[Line],
+    colour: str,
+    marker: str,
+    dash: Any,
+    label: str | None,
+    accuracy: str = "last",
+) -> None:
+    cells = [x.accuracy[accuracy] for x in group]
+    known = [(x, c) for x, c in zip(at, cells, strict=True) if c is not None]
+    if known:
+        axes.errorbar(
+            [x for x, _ in known],
+            [c.mean for _, c in known],
+            yerr=[c.std or 0.0 for _, c in known],
+            color=colour,
+            marker=marker,
+            linestyle=dash,
+            capsize=2,
+            label=label,
+        )
+
+
+def _finish(axes: Axes, title: str, sizes: Sequence[int]) -> None:
+    axes.set(xlabel="size of A (gold labels)", ylabel=_ACCURACY, title=title)
+    axes.xaxis.set_major_locator(FixedLocator(list(sizes)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(axis="x", labelrotation=45 if len(sizes) > 3 else 0)
+    bare_axes(axes)

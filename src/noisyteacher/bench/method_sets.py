@@ -1,0 +1,104 @@
+"""Sets of methods that recipes and ``--methods`` name: the paper's comparisons and more."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from noisyteacher.errors import InputError
+from noisyteacher.methods import (
+    DKD,
+    GCE,
+    UPS,
+    VID,
+    Calibrated,
+    ConfidenceFilter,
+    Consistency,
+    Fidelity,
+    FixMatch,
+    ForwardCorrection,
+    GoldOnly,
+    Method,
+    PolyLoss,
+    SLaM,
+    SymmetricCE,
+    TaylorCE,
+    Temperature,
+    Vanilla,
+    Weighted,
+    parse,
+)
+
+BETAS = Fidelity.grid["beta"]
+TEMPERATURES = Temperature.grid["t_a"]
+
+# What every table is to show besides: gold alone, and the pool without its teacher.
+FLOOR: tuple[Method, ...] = (GoldOnly(), Consistency(None))
+PAPER_SOFT: tuple[Method, ...] = (Vanilla(), TaylorCE(), UPS(), VID(), Weighted(), SLaM())
+PAPER_HARD: tuple[Method, ...] = (
+    Vanilla(hard=True),
+    TaylorCE(hard=True),
+    VID(hard=True),
+    Weighted(hard=True),
+    SLaM(hard=True),
+)
+FIDELITY: tuple[Method, ...] = (
+    SLaM(),
+    *(Fidelity(beta) for beta in BETAS),
+    *(Fidelity(beta, inner=SLaM()) for beta in BETAS),
+)
+TEMPERATURE: tuple[Method, ...] = tuple(
+    Temperature(t_a, t_b, inner=inner)
+    for inner in (Vanilla(), SLaM())
+    for t_a, t_b in product(TEMPERATURES, TEMPERATURES)
+)
+OTHER_LOSSES: tuple[Method, ...] = (
+    Vanilla(),
+    SLaM(),
+    TaylorCE(),
+    SLaM(base=TaylorCE()),
+    PolyLoss(),
+    SLaM(base=PolyLoss()),
+)
+CONSISTENCY: tuple[Method, ...] = (
+    Consistency(None),
+    Consistency(Vanilla()),
+    SLaM(),
+    Consistency(SLaM()),
+)
+RIVALS: tuple[Method, ...] = (
+    Calibrated(TaylorCE()),
+    ForwardCorrection(),
+    GCE(),
+    SymmetricCE(),
+    DKD(),
+    ConfidenceFilter(),
+    FixMatch(),
+)
+
+METHOD_SETS: dict[str, tuple[Method, ...]] = {
+    "floor": FLOOR,
+    "paper-soft": PAPER_SOFT,
+    "paper-hard": PAPER_HARD,
+    "fidelity": FIDELITY,
+    "temperature": TEMPERATURE,
+    "other-losses": OTHER_LOSSES,
+    "consistency": CONSISTENCY,
+    "rivals": RIVALS,
+}
+
+
+def parse_methods(text: str) -> tuple[Method, ...]:
+    """Methods and names of sets, divided by ``;``: ``"floor; SLaM(hard=True)"``, no repeats."""
+    found: list[Method] = []
+    for part in text.split(";"):
+        name = part.strip()
+        if name in METHOD_SETS:
+            found += METHOD_SETS[name]
+        elif name:
+            found.append(parse(name))
+    if not found:
+        raise InputError(
+            f"No method in {text!r}; write methods divided by semicolons, or the sets "
+            f"{', '.join(METHOD_SETS)}."
+        )
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,90 @@
+"""All tables and figures of some rows files, by one call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from noisyteacher.bench.charts import (
+    draw_fidelity,
+    draw_gain,
+    draw_other_losses,
+    draw_sizes,
+    draw_temperature,
+)
+from noisyteacher.bench.figures import save_figure
+from noisyteacher.bench.layout import Table
+from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
+from noisyteacher.bench.results import Row, merge, read_rows
+from noisyteacher.bench.tables import Line, lines
+from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
+
+
+def read_files(paths: Sequence[str | Path]) -> list[Row]:
+    """The rows of several files, of several machines, as one; duplicates dropped."""
+    if not paths:
+        raise InputError("Name at least one file of results rows.")
+    missing = [str(path) for path in paths if not Path(path).is_file()]
+    if missing:
+        raise InputError(f"There is no file {missing[0]}.")
+    return merge(row for path in paths for row in read_rows(path))
+
+
+def publish(rows: Sequence[Row], out: str | Path) -> list[Path]:
+    """Write ``tables/RECIPE.{md,tex,csv}`` and ``figures/RECIPE-*.{svg,png}``; return the tables."""
+    if not rows:
+        raise InputError("There are no results rows to make tables of.")
+    out, found = Path(out), lines(rows)
+    written = []
+    for recipe in dict.fromkeys(line.recipe for line in found):
+        mine = sorted((x for x in found if x.recipe == recipe), key=lambda x: x.labeled)
+        stem = _file_name(recipe)
+        tables = list(tables_of(recipe, mine))
+        texts = {
+            "md": f"## {recipe}\n\n" + "\n".join(table.markdown() for table in tables),
+            "tex": "\n".join(table.latex() for table in tables),
+            "csv": csv_text(mine),
+        }
+        for ending, text in texts.items():
+            path = out / "tables" / f"{stem}.{ending}"
+            write_atomic(path, text.encode())
+            written.append(path)
+        for name, figure in figures_of(recipe, mine):
+            save_figure(figure, out / "figures" / f"{stem}-{name}")
+    return written
+
+
+def tables_of(recipe: str, found: Sequence[Line]) -> Iterator[Table]:
+    """Methods × sizes first, last epoch and the paper's protocol; then each size in detail."""
+    for kind, mine in by_kind(found):
+        yield size_table(recipe, kind, mine, "last")
+        yield size_table(recipe, kind, mine, "best_test")
+        for size in sorted({x.labeled for x in mine}):
+            yield detail_table(recipe, kind, [x for x in mine if x.labeled == size])
+
+
+def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure]]:
+    """Every figure that these lines have points for; lengths and mixing ratios stay apart."""
+    for epochs, repeat in sorted({(x.epochs, x.gold_repeat) for x in found}):
+        alike = [x for x in found if (x.epochs, x.gold_repeat) == (epochs, repeat)]
+        told = f"{recipe}, {epochs} epochs" + (f", gold ×{repeat}" if repeat > 1 else "")
+        length = f"{epochs}epochs" + (f"-gold{repeat}" if repeat > 1 else "")
+        drawn = {
+            f"{kind or 'free'}-{length}": draw_sizes(f"{told}, {kind or 'no teacher'}", mine)
+            for kind, mine in by_kind(alike)
+        }
+        drawn |= {
+            f"other-losses-{length}": draw_other_losses(told, alike),
+            f"fidelity-{length}": draw_fidelity(told, alike),
+            f"temperature-{length}": draw_temperature(told, alike),
+            f"gain-{length}": draw_gain(told, alike),
+        }
+        yield from ((name, figure) for name, figure in drawn.items() if figure is not None)
+
+
+def _file_name(recipe: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", recipe).strip("-")

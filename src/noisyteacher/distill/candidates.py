@@ -1,0 +1,83 @@
+"""Which students are tried: gold only always, and the ways to use the teacher worth trying."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from noisyteacher.data.dataset import Kind
+from noisyteacher.errors import InputError
+from noisyteacher.methods import (
+    PRETRAINED,
+    SOFT_LABELS,
+    Calibrated,
+    Consistency,
+    GoldOnly,
+    Method,
+    SLaM,
+    TaylorCE,
+    Vanilla,
+)
+
+FLOOR = "logistic regression"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A student to train; ``method`` None is the plain logistic regression on gold labels."""
+
+    method: Method | None
+    generation: int = 1
+
+    @property
+    def name(self) -> str:
+        """The method's name, in tables and in words."""
+        name = FLOOR if self.method is None else repr(self.method)
+        return name if self.generation == 1 else f"{name}, generation {self.generation}"
+
+    @property
+    def file_name(self) -> str:
+        return re.sub(r"[^A-Za-z0-9.]+", "-", self.name).strip("-")
+
+    @property
+    def uses_teacher(self) -> bool:
+        return self.method is not None and SOFT_LABELS in self.method.needs
+
+
+def default_slam(kind: Kind) -> SLaM:
+    """Teachers of texts and tables have favourite classes; images do best with soft labels."""
+    return SLaM() if kind == "image" else SLaM(hard=True, per_class=True)
+
+
+def choose_candidates(
+    kind: Kind,
+    recommended: Method | None,
+    *,
+    methods: Sequence[Method] = (),
+    compare: bool = False,
+    quick: bool = False,
+) -> list[Candidate]:
+    """Gold only first, then the floor for texts and tables, then the ways to use the teacher.
+
+    ``methods`` the user names replace the recommended one and the default; ``quick`` keeps only the
+    recommended one; ``compare`` adds the rivals.
+    """
+    slam = default_slam(kind)
+    wanted: list[Method] = [*methods]
+    if not methods:
+        wanted = [recommended or Consistency(slam)]
+        if not quick:
+            wanted.append(Consistency(slam))
+    if compare:
+        wanted += [Vanilla(), slam, Calibrated(TaylorCE(2)), Consistency(None)]
+    for method in wanted:
+        if PRETRAINED in method.needs:
+            raise InputError(
+                f"{method!r} needs a student pre-trained on gold; train it with `noisyteacher "
+                "bench`."
+            )
+    floor = [Candidate(None)] if kind != "image" else []
+    # The order decides ties on S: whatever uses the teacher must be better, not as good.
+    unique = dict.fromkeys(Candidate(method) for method in [GoldOnly(), *wanted])
+    return [*floor, *unique]

@@ -1,0 +1,117 @@
+"""The folder of a distillation: its recipe, which later runs must agree with, and its results."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from noisyteacher.distill.candidates import Candidate
+from noisyteacher.distill.outcome import Outcome
+from noisyteacher.distill.task import Task
+from noisyteacher.errors import InputError
+from noisyteacher.files import append_line, write_atomic
+from noisyteacher.machine import commit, versions
+from noisyteacher.models import ModelSpec
+from noisyteacher.train import TrainConfig
+
+_KEY = ("method", "generation", "epochs", "gold_repeat")
+
+
+def claim_folder(
+    folder: Path, task: Task, student: ModelSpec, training: TrainConfig, seed: int
+) -> None:
+    """Write the recipe; refuse a folder that holds a run on other data or of another student."""
+    path = folder / "recipe.json"
+    lasting = {
+        "name": "distill",
+        "dataset": task.name,
+        "data": _data_hash(task),
+        "sizes": task.sizes,
+        "classes": list(task.classes),
+        "teacher": task.labels.teacher,
+        "student": repr(student),
+        "student_training": repr(training),
+        "seed": seed,
+    }
+    if path.exists():
+        try:
+            stored = orjson.loads(path.read_bytes())
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"{path} is not JSON ({error}); choose another folder.") from error
+        changed = [name for name in lasting if stored.get(name) != lasting[name]]
+        if changed:
+            raise InputError(
+                f"{folder} holds a run with another {changed[0]}; choose another folder with --out."
+            )
+        return
+    write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))
+
+
+def _data_hash(task: Task) -> str:
+    digest, parts = hashlib.sha256(), task.split
+    labels = task.labels.take(task.ids[np.concatenate([parts.val, parts.pool])])
+    arrays = [task.y, labels.topk_index, labels.topk_logprob]
+    arrays += [parts.gold, parts.val, parts.selection, parts.pool]
+    texts = [str(key) for key in task.ids.tolist()]
+    if isinstance(task.inputs, list):
+        texts += task.inputs
+    else:
+        arrays.append(task.inputs)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def record(folder: Path, row: dict[str, Any]) -> None:
+    """Append a results row, once: a resumed run comes by its finished students again."""
+    path = folder / "results.jsonl"
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            stored = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue  # cut off by a kill
+        if all(stored.get(name) == row[name] for name in _KEY):
+            return
+    append_line(path, orjson.dumps(row))
+
+
+def results_row(
+    task: Task, outcome: Outcome, training: TrainConfig, seed: int, hardware: str
+) -> dict[str, Any]:
+    """One finished student in the shape that the rows of all runs have."""
+    candidate = outcome.candidate
+    tested = [point["test"] for point in outcome.curve if point["test"] is not None]
+    hard = "hard=True" in candidate.name
+    return {
+        "recipe": "distill",
+        "dataset": task.name,
+        "distillation": ("hard" if hard else "soft") if candidate.uses_teacher else None,
+        "labeled": len(task.split.gold),
+        "method": Candidate(candidate.method).name,
+        "gold_repeat": 1 if candidate.method is None else training.gold_repeat,
+        "generation": candidate.generation,
+        "trial": 0,
+        "epochs": 0 if candidate.method is None else training.epochs,
+        "accuracy": {
+            "last": outcome.test,
+            "selected": outcome.test_at_selected,
+            "best_test": max(tested, default=outcome.test),
+        },
+        "macro_f1": outcome.macro_f1,
+        "teacher_accuracy": task.teacher_accuracy,
+        "curve": list(outcome.curve),
+        "seconds": round(outcome.seconds, 3),
+        "images_per_second": round(outcome.examples_per_second, 1),
+        "seeds": {"recipe": seed, "trial": 0, "student": seed},
+        "hardware": hardware,
+        "versions": versions(),
+        "commit": commit(),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,317 @@
+"""scikit-learn: a classifier that learns from gold labels and from a teacher's labels of a pool."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import nn
+
+from noisyteacher.data import BagViews, TableViews
+from noisyteacher.data.text import padded_bags
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import GoldOnly, Method, Rows, SLaM, fit_and_prepare
+from noisyteacher.models import BagLinear, Linear
+from noisyteacher.noise import TeacherNoise
+from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
+
+PREDICT_ROWS = 4096
+EPOCHS = 10  # parts that the steps of a fit are divided into; methods may look back between them
+
+
+class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # no types shipped
+    """A student of a few gold labels and a teacher's labels of a large pool.
+
+    Without ``X_pool`` it is a plain classifier on the gold labels. In a search or a pipeline, give
+    the pool as tuples of one: ``X_pool=(X_pool,), teacher_probs=(teacher_probs,)``. Arrays that
+    happen to have as many rows as X would be cut like X in cross-validation; tuples never are, and
+    ``Pipeline(..., transform_input=["X_pool"])`` transforms what is inside them like X.
+
+    Args:
+        student: "linear", or a function (number of features, number of classes) -> torch module
+            from (b, features) to logits; settings with ``build()``, as ``models.MLP``, will do too.
+        method: how to use the teacher's labels; None is ``SLaM()``.
+        classes: all classes, in the order of the teacher's columns; None takes those of y, sorted.
+        steps: number of optimiser steps (Adam, the rate falling along a cosine).
+        batch_size: rows per step, gold and pool mixed; at most all rows.
+        learning_rate, weight_decay: of Adam.
+        gold_repeat: how often gold rows come up for each time that pool rows do.
+        random_state: seed of the student's start and of the order of rows.
+        device: where to train, as "cpu" or "cuda"; predictions are made on the CPU.
+
+    After ``fit``: ``classes_``, ``n_features_in_``, ``network_`` (the torch student), ``views_``
+    (how rows become its inputs) and ``noise_`` (the fitted ``TeacherNoise``, None without).
+    """
+
+    classes_: np.ndarray
+    network_: nn.Module
+    views_: TableViews | BagViews
+    noise_: TeacherNoise | None
+
+    def __init__(
+        self,
+        student: str | Callable[[int, int], Any] = "linear",
+        *,
+        method: Method | None = None,
+        classes: Sequence[Any] | None = None,
+        steps: int = 1000,
+        batch_size: int = 256,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.1,
+        gold_repeat: int = 1,
+        random_state: Any = None,
+        device: str = "cpu",
+    ) -> None:
+        self.student = student
+        self.method = method
+        self.classes = classes
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.gold_repeat = gold_repeat
+        self.random_state = random_state
+        self.device = device
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_pool: Any = None,
+        teacher_probs: Any = None,
+        teacher_probs_gold: Any = None,
+    ) -> Self:
+        """Learn from gold labels, and from a teacher's where they are given.
+
+        Args:
+            X, y: gold rows (n, d), dense or sparse, and their true classes (n,).
+            X_pool: rows without labels (m, d), as an array or a tuple of one.
+            teacher_probs: (m, L) what the teacher said of them, in the order of ``classes``; as an
+                array or a tuple of one.
+            teacher_probs_gold: (n, L) what the teacher said of the gold rows, with NaN in rows that
+                it was trained on or never labelled. The rows without NaN show how far the teacher
+                can be trusted. Left out, its own probabilities are taken at their word, with a
+                warning: most teachers claim too much.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32)
+        y = self._encoded(y)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if X_pool is None:
+            if teacher_probs is not None or teacher_probs_gold is not None:
+                raise InputError("The teacher's probabilities say nothing without X_pool.")
+            none = np.empty(0, np.int64)
+            return self._learn(X, Rows(np.arange(len(y)), y, none, none, len(self.classes_)), seed)
+        pool = self._checked_pool(_unwrapped(X_pool), X)
+        if not isinstance(X_pool, tuple) and pool.shape[0] == len(y):
+            _warn(
+                "X_pool has as many rows as X. If a search or cross-validation called fit, it has "
+                "cut the pool like X; X_pool=(X_pool,) and teacher_probs=(teacher_probs,) say that "
+                "the pool is not to be cut."
+            )
+        if teacher_probs_gold is None:
+            _warn(
+                "Without teacher_probs_gold nothing shows how often the teacher is right, so its "
+                "own probabilities are taken at their word; give its probabilities on gold rows "
+                "that it never saw."
+            )
+        probs = _unwrapped(teacher_probs)
+        labels = self._teacher_labels(probs, teacher_probs_gold, len(y), pool.shape[0])
+        truth = np.concatenate([y, np.full(pool.shape[0], -1)])
+        val_ids, val_y = _validation(labels, y, seed)
+        rows = Rows(np.arange(len(truth)), truth, val_ids, val_y, len(self.classes_))
+        stack = sparse.vstack if sparse.issparse(X) else np.concatenate
+        return self._learn(stack([X, pool]), rows, seed, labels)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, L) probabilities of ``classes_``."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
+        if isinstance(self.views_, BagViews) != sparse.issparse(X):
+            X = X.toarray() if sparse.issparse(X) else sparse.csr_matrix(X)
+        blocks = [X[at : at + PREDICT_ROWS] for at in range(0, X.shape[0], PREDICT_ROWS)]
+        return np.concatenate([self._probs(block) for block in blocks])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) the most probable class of each row."""
+        chosen = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[chosen])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _encoded(self, y: Any) -> np.ndarray:
+        """(n,) int64 positions in ``classes_``, which it sets."""
+        check_classification_targets(y)
+        found = np.unique(y)
+        self.classes_ = found if self.classes is None else np.asarray(self.classes)
+        if len(np.unique(self.classes_)) != len(self.classes_):
+            raise InputError(f"classes must differ from one another, not {self.classes!r}.")
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"{type(self).__name__} needs at least 2 classes; y has 1 class, {found[0]!r}."
+            )
+        strange = np.setdiff1d(found, self.classes_)
+        if len(strange):
+            raise InputError(f"y has classes that are not in classes: {first_few(strange)}.")
+        order = np.argsort(self.classes_)
+        return np.asarray(order[np.searchsorted(self.classes_, y, sorter=order)], np.int64)
+
+    def _checked_pool(self, pool: Any, X: Any) -> Any:
+        """The pool, as wide as X and dense or sparse like X."""
+        width = np.shape(pool)[1:] if not sparse.issparse(pool) else pool.shape[1:]
+        if width != X.shape[1:]:
+            raise InputError(
+                f"X_pool must have {X.shape[1]} columns like X, not shape {np.shape(pool)}; in a "
+                'Pipeline, transform_input=["X_pool"] transforms it like X.'
+            )
+        pool = validate_data(self, pool, accept_sparse="csr", dtype=np.float32, reset=False)
+        if sparse.issparse(X):
+            return sparse.csr_matrix(pool)
+        return pool.toarray() if sparse.issparse(pool) else pool
+
+    def _teacher_labels(self, probs: Any, gold: Any, known: int, rows: int) -> TeacherLabels:
+        """What the teacher said, by position: gold rows first, where it said anything."""
+        if probs is None:
+            raise InputError("X_pool needs teacher_probs, the teacher's probabilities on its rows.")
+        said = self._checked_probs("teacher_probs", probs, rows)
+        ids = np.arange(known, known + rows)
+        if gold is not None:
+            on_gold = self._checked_probs("teacher_probs_gold", gold, known)
+            seen = np.flatnonzero(~np.isnan(on_gold).any(1))
+            if not len(seen):
+                raise InputError("teacher_probs_gold has no row without NaN.")
+            said, ids = np.concatenate([on_gold[seen], said]), np.concatenate([seen, ids])
+        return TeacherLabels.from_probs(ids, said, [str(name) for name in self.classes_])
+
+    def _checked_probs(self, name: str, probs: Any, rows: int) -> np.ndarray:
+        wanted = (rows, len(self.classes_))
+        if np.shape(probs) != wanted:
+            raise InputError(
+                f"{name} must have one row per example and one column per class, {wanted}, "
+                f"not {np.shape(probs)}."
+            )
+        unknown = "allow-nan" if name == "teacher_probs_gold" else True
+        return np.asarray(check_array(probs, ensure_all_finite=unknown, input_name=name))
+
+    def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
+        """Train the student on all rows (n + m, d)."""
+        method = GoldOnly() if labels is None else self.method or SLaM()
+        self.views_ = BagViews(weak_drop=0.0) if sparse.issparse(X) else _standardising(X)
+        model = self._model(sparse.issparse(X))
+        prepared = fit_and_prepare(method, rows, labels)
+        job = Job("student", model, method, prepared, rows.ids, rows.val_ids, seed=seed)
+        data = TrainData(_tensors(X), self.views_, rows.classes)
+        trained = train(job, data, self._config(len(rows)), device=self.device, quiet=True)[0]
+        if trained.history.failed:
+            raise InputError(f"Training failed: {trained.history.failed}; lower learning_rate.")
+        network = model.build()
+        network.load_state_dict(trained.state)
+        # In float64 a row's probabilities do not depend on the rows beside it.
+        self.network_ = network.double().eval()
+        self.noise_ = prepared.noise
+        return self
+
+    def _config(self, rows: int) -> TrainConfig:
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, not {self.steps}.")
+        epochs = min(EPOCHS, self.steps)
+        return TrainConfig(
+            epochs=epochs,
+            steps_per_epoch=-(-self.steps // epochs),
+            batch_size=min(self.batch_size, rows),
+            optimizer=Adam(self.learning_rate, self.weight_decay),
+            schedule=Cosine(),
+            gold_repeat=self.gold_repeat,
+        )
+
+    def _model(self, bags: bool) -> BuildsModel:
+        features, classes = self.n_features_in_, len(self.classes_)
+        if isinstance(self.student, str):
+            if self.student != "linear":
+                raise InputError(f'student is "linear" or a function, not {self.student!r}.')
+            return BagLinear(features, classes) if bags else Linear(features, classes)
+        if isinstance(self.student, nn.Module) or not callable(self.student):
+            raise InputError(
+                "student must be a function (features, classes) -> torch module, as every fit "
+                f"makes a new one; not {type(self.student).__name__}."
+            )
+        if bags:
+            raise InputError("A student of your own needs dense rows, and X is sparse.")
+        return _OwnStudent(self.student, features, classes)
+
+    @torch.no_grad()
+    def _probs(self, X: Any) -> np.ndarray:
+        shown = self.views_.plain(_tensors(X))  # type: ignore[arg-type]
+        if isinstance(shown, tuple):
+            logits = self.network_((shown[0], shown[1].double()))
+        else:
+            logits = self.network_(shown.double())
+        return np.asarray(logits.softmax(1).numpy())
+
+
+@dataclass(frozen=True)
+class _OwnStudent:
+    """A user's function as settings that build a model."""
+
+    make: Callable[[int, int], Any]
+    features: int
+    classes: int
+
+    def build(self) -> nn.Module:
+        made = self.make(self.features, self.classes)
+        network = made.build() if hasattr(made, "build") else made
+        if not isinstance(network, nn.Module):
+            raise InputError(f"student must return a torch module, not {type(network).__name__}.")
+        return network
+
+
+def _unwrapped(value: Any) -> Any:
+    """What a tuple of one holds: scikit-learn neither cuts a tuple nor loses its place."""
+    if not isinstance(value, tuple):
+        return value
+    if len(value) != 1:
+        raise InputError(f"The pool is an array or a tuple of one, not a tuple of {len(value)}.")
+    return value[0]
+
+
+def _warn(message: str) -> None:
+    """Warn whoever called ``fit``."""
+    warnings.warn(message, NoisyTeacherWarning, stacklevel=3)
+
+
+def _validation(labels: TeacherLabels, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """V for the noise model: the gold rows that the teacher labelled, with their true classes.
+
+    Without any, the pool itself with classes drawn from the teacher's probabilities, which is what
+    taking these at their word means.
+    """
+    known = labels.ids[labels.ids < len(y)]
+    if len(known):
+        return known, y[known]
+    below = labels.probs.astype(np.float64).cumsum(1)
+    drawn = np.random.default_rng(seed).random((len(labels), 1)) * below[:, -1:]
+    return labels.ids, (below < drawn).sum(1)
+
+
+def _standardising(X: np.ndarray) -> TableViews:
+    mean, std = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+    return TableViews(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+
+
+def _tensors(X: Any) -> Inputs:
+    if sparse.issparse(X):
+        return padded_bags(X, max(1, int(np.diff(X.indptr).max(initial=0))))
+    return torch.tensor(X)
