@@ -42,6 +42,7 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     axes = figure.subplots()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
+    hollow = False
     for (name, group), (colour, marker, dash) in zip(groups.items(), looks, strict=False):
         _draw_line(axes, group, colour, marker, dash, label=name)
         printed = [(x.labeled, x.paper.accuracy) for x in group if x.paper is not None]
@@ -52,8 +53,9 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
                 marker=marker,
                 markerfacecolor="white",
                 linestyle="none",
-                label=f"{name}: the paper's",
+                label="hollow: the paper's best test epoch" if not hollow else None,
             )
+            hollow = True
     _finish(axes, title, sorted({x.labeled for x in kept}))
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return figure
@@ -66,8 +68,8 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         "Taylor-CE, order 2": (TaylorCE(), SLaM(base=TaylorCE())),
         "PolyLoss, ε = 2": (PolyLoss(), SLaM(base=PolyLoss())),
     }
-    by_method = {named_method(x.method): x for x in found}
-    if not all(method in by_method for method in pairs["Taylor-CE, order 2"]):
+    have = {named_method(x.method) for x in found}
+    if not all(method in have for method in pairs["Taylor-CE, order 2"]):
         return None
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
@@ -91,7 +93,9 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
         return None
     sizes = sorted({x.labeled for x in weighted})
     betas = sorted({_field(x, "beta") for x in weighted})
-    place = {(s, b): i * (len(betas) + 1) + j for i, s in enumerate(sizes) for j, b in enumerate(betas)}
+    place = {
+        (s, b): i * (len(betas) + 1) + j for i, s in enumerate(sizes) for j, b in enumerate(betas)
+    }
     figure = Figure(figsize=(max(6.0, 0.45 * len(place) + 2), 4), layout="constrained")
     axes = figure.subplots()
     arms = ((Vanilla(), "fidelity"), (SLaM(), "fidelity + SLaM"))

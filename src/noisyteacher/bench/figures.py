@@ -29,7 +29,9 @@ def save_figure(figure: Figure, stem: str | Path) -> None:
     for kind in ("svg", "png"):
         buffer = BytesIO()
         # Without a date, the same rows give the same bytes.
-        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {})
+        figure.savefig(
+            buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {}
+        )
         write_atomic(stem.with_name(f"{stem.name}.{kind}"), buffer.getvalue())
 
 
@@ -42,7 +44,7 @@ def draw_alpha_curve(
     noise: TeacherNoise, labels: TeacherLabels, y: np.ndarray, stem: str | Path
 ) -> None:
     """α against the teacher's margin: isotonic and k nearest neighbours, over V's answers."""
-    margins = confidence(labels, 1, noise.metric)
+    margins = np.asarray(confidence(labels, 1, noise.metric))
     right = np.asarray(labels.hard == y)
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
@@ -81,7 +83,13 @@ def _draw_answers(axes: Axes, margins: np.ndarray, right: np.ndarray) -> None:
     """One grey tick per example, at 1 where the teacher is right; jittered so that they show."""
     jitter = np.random.default_rng(0).uniform(-0.03, 0.03, len(margins))
     axes.scatter(
-        margins, right + jitter, s=9, marker="|", color=GREY, alpha=0.6, label="V: right (1), wrong (0)"
+        margins,
+        right + jitter,
+        s=9,
+        marker="|",
+        color=GREY,
+        alpha=0.6,
+        label="V: right (1), wrong (0)",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from noisyteacher.methods import SLaM, TaylorCE, UPS, VID, Method, Vanilla, Weighted
+from noisyteacher.methods import UPS, VID, Method, SLaM, TaylorCE, Vanilla, Weighted
 
 # Shares of A as the tables print them, in examples (section 12 of the specification for CelebA's
 # odd rounding; ImageNet has 1 281 167 training images).

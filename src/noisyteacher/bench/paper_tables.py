@@ -108,9 +108,7 @@ def _teacher_row(
     return tuple(row)
 
 
-def _paper_row(
-    dataset: str, kind: str, sizes: Sequence[int], name: str
-) -> dict[int, PaperFigure]:
+def _paper_row(dataset: str, kind: str, sizes: Sequence[int], name: str) -> dict[int, PaperFigure]:
     figures = paper_figures()
     keys = {size: (dataset, kind, size, name) for size in sizes}
     return {size: figures[key] for size, key in keys.items() if key in figures}
@@ -119,13 +117,13 @@ def _paper_row(
 # -- one size, all three accuracies ---------------------------------------------------------------
 
 
-def detail_table(recipe: str, kind: str | None, found: Sequence[Line]) -> Table:
+def detail_table(recipe: str, found: Sequence[Line]) -> Table:
     """All students of one size of A, with all three accuracies."""
     best = {name: _best(found, name) for name in ACCURACIES}
     rows = []
     for line in sorted(found, key=lambda x: x.epochs):
-        row = [Text(line.name), Text(blank_or(line.passes)), Text(str(line.epochs))]
-        row += [Text(str(line.trials))]
+        row = [Text(line.name), Text(line.distillation or "none")]
+        row += [Text(blank_or(value)) for value in (line.passes, line.epochs, line.trials)]
         for name in ACCURACIES:
             text = blank_or(line.accuracy[name])
             text += _BELOW if text and _is_below_gold(line, name, found) else ""
@@ -135,10 +133,10 @@ def detail_table(recipe: str, kind: str | None, found: Sequence[Line]) -> Table:
         rows.append(tuple(row))
     accuracy = next((x.teacher_accuracy for x in found if x.teacher_accuracy is not None), None)
     teacher = "" if accuracy is None else f"; the teacher: {accuracy:.2f} %"
-    title = f"{recipe}, {found[0].labeled} labels, {_KINDS[kind]}{teacher}"
-    header = ("method", "passes", "epochs", "n", *ACCURACIES.values(), "macro F1", "paper")
+    title = f"{recipe}, {found[0].labeled} labels{teacher}"
+    numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", "paper")
     notes = (_BELOW_NOTE,) if any(_BELOW in c.text for row in rows for c in row) else ()
-    return Table(title, header, tuple(rows), notes)
+    return Table(title, ("method", "teacher labels", *numbers), tuple(rows), notes)
 
 
 def _measured_text(line: Line | None, accuracy: str, found: Sequence[Line]) -> str:

@@ -35,13 +35,13 @@ def read_files(paths: Sequence[str | Path]) -> list[Row]:
 
 
 def publish(rows: Sequence[Row], out: str | Path) -> list[Path]:
-    """Write ``tables/RECIPE.{md,tex,csv}`` and ``figures/RECIPE-*.{svg,png}``; return the tables."""
+    """Write ``tables/RECIPE.{md,tex,csv}`` and ``figures/RECIPE-*.{svg,png}``."""
     if not rows:
         raise InputError("There are no results rows to make tables of.")
     out, found = Path(out), lines(rows)
     written = []
-    for recipe in dict.fromkeys(line.recipe for line in found):
-        mine = sorted((x for x in found if x.recipe == recipe), key=lambda x: x.labeled)
+    for recipe in dict.fromkeys(line.table for line in found):
+        mine = sorted((x for x in found if x.table == recipe), key=lambda x: x.labeled)
         stem = _file_name(recipe)
         tables = list(tables_of(recipe, mine))
         texts = {
@@ -63,8 +63,8 @@ def tables_of(recipe: str, found: Sequence[Line]) -> Iterator[Table]:
     for kind, mine in by_kind(found):
         yield size_table(recipe, kind, mine, "last")
         yield size_table(recipe, kind, mine, "best_test")
-        for size in sorted({x.labeled for x in mine}):
-            yield detail_table(recipe, kind, [x for x in mine if x.labeled == size])
+    for size in sorted({x.labeled for x in found}):
+        yield detail_table(recipe, [x for x in found if x.labeled == size])
 
 
 def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure]]:

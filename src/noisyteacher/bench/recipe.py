@@ -20,6 +20,14 @@ class Arm:
     name: str = ""
     val_role: ValRole = "gold"
     pretrained: bool = True  # False: random weights even where the recipe pre-trains on A
+    methods: tuple[Method, ...] | None = None  # None: all of the recipe's
+
+    def recipe_name(self, recipe: Recipe) -> str:
+        """What its rows call their recipe."""
+        return f"{recipe.name}{ARM_MARK}{self.name}" if self.name else recipe.name
+
+
+ARM_MARK = " / "
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ class Recipe:
     view_passes: int = 10  # only where a method needs per-view statistics
     text_length: int = 256  # tokens an encoder reads
     crop: int | None = None  # side of random resized crops; None: flips and shifts
+    at_most: int | None = None  # rows of each part to use, drawn at random; None: all
     data_options: Mapping[str, object] = field(default_factory=dict)  # for ``load_dataset``
 
     def __post_init__(self) -> None:
@@ -82,19 +91,21 @@ class Recipe:
 
     @property
     def all_methods(self) -> tuple[Method, ...]:
-        """Those of both generations and the first students'."""
-        if self.second is None:
-            return self.methods
-        return (*self.methods, self.second.first, *self.second.methods)
+        """Those of all arms, of both generations, and the first students'."""
+        of_arms = [method for arm in self.arms for method in arm.methods or ()]
+        later = (self.second.first, *self.second.methods) if self.second else ()
+        return (*self.methods, *of_arms, *later)
 
-    def variant(self, **changes: Any) -> Recipe:
-        """The same recipe with other settings, which its name tells: rows must not be mixed up.
+    @property
+    def uses_pretraining(self) -> bool:
+        """Whether any student starts from weights trained on A."""
+        if self.pretrain == "all":
+            return any(arm.pretrained for arm in self.arms)
+        return any(PRETRAINED in method.needs for method in self.all_methods)
 
-        Fields that every row holds by itself leave the name alone.
-        """
-        told = [name for name in changes if name not in _TOLD_BY_ROWS]
-        suffix = "".join(f" {name}={_short(changes[name])}" for name in told)
-        return replace(self, **changes, name=self.name + suffix)
+    def variant(self, told: str, **changes: Any) -> Recipe:
+        """With other settings, which its name tells: rows of the two must not be mixed up."""
+        return replace(self, **changes, name=f"{self.name} {told}")
 
     def for_classes(self, classes: int) -> Recipe:
         """With models that have as many outputs as the dataset has classes."""
@@ -117,7 +128,7 @@ class Recipe:
             for name in ("teacher_training", "student_training", "pretraining")
             if (config := getattr(self, name)) is not None
         }
-        return replace(self, **changed, name=f"{self.name} batch={size}")
+        return self.variant(f"batch={size}", **changed)
 
     def lasting(self) -> dict[str, str]:
         """What must not change within a run's folder: all that its rows do not tell."""
@@ -138,7 +149,3 @@ def _with_batch(config: TrainConfig, size: int) -> TrainConfig:
     # Rounded, so that the rate reads in a name and a file as it was meant.
     rate = float(f"{optimizer.lr * factor:.4g}")
     return replace(config, batch_size=size, optimizer=replace(optimizer, lr=rate))
-
-
-def _short(value: object) -> str:
-    return str(value.epochs) if isinstance(value, TrainConfig) else str(value)

@@ -1,4 +1,4 @@
-"""Results rows: one JSON line per finished student, appended and flushed, merged by concatenation."""
+"""Results rows: one JSON line per finished student; files merge by concatenation."""
 
 from __future__ import annotations
 

@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import orjson
 import torch
 from torch import Tensor
@@ -148,13 +149,17 @@ def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[B
     place = _device(options.device)
     with processes_from_environment(place) as processes:
         if processes.count > 1 and options.minutes is not None:
-            raise InputError("--minutes cannot be kept by several processes together; leave it out.")
+            raise InputError(
+                "--minutes cannot be kept by several processes together; leave it out."
+            )
         dataset = load_dataset(
             recipe.dataset,
             data=options.data,
             cache=options.cache,
             **recipe.data_options,  # type: ignore[arg-type]
         )
+        if recipe.at_most is not None:
+            dataset = _some_rows(dataset, recipe.at_most)
         recipe = recipe.for_classes(len(dataset.classes))
         given = TeacherLabels.open(options.labels) if options.labels is not None else None
         yield BenchRun(recipe, Path(out), dataset, given, place, processes, options, deadline)
@@ -167,7 +172,7 @@ def claim_folder(run: BenchRun) -> None:
     if run.options.labels is not None:
         lasting["teacher"] = f"the label store {Path(run.options.labels).name}"
     if path.exists():
-        stored = orjson.loads(path.read_bytes())
+        stored = orjson.loads(path.read_bytes()).get("lasting", {})
         changed = [name for name in lasting if stored.get(name) != lasting[name]]
         if changed:
             raise InputError(
@@ -176,14 +181,39 @@ def claim_folder(run: BenchRun) -> None:
             )
     run.wait_for_all()
     if run.leads:
-        write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))
+        last_call = {name: repr(value) for name, value in vars(run.recipe).items()}
+        # Rows tell what may differ from call to call; the rest was made once, for all of them.
+        content = {**last_call, "lasting": lasting}
+        write_atomic(path, orjson.dumps(content, option=orjson.OPT_INDENT_2))
+
+
+def _some_rows(dataset: Dataset, at_most: int) -> Dataset:
+    """At most so many rows of each part: the same ones every time, in order."""
+
+    def chosen(part: np.ndarray) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        return np.sort(rng.permutation(len(part))[:at_most])
+
+    def taken(inputs: np.ndarray | list[str], rows: np.ndarray) -> np.ndarray | list[str]:
+        return [inputs[i] for i in rows] if isinstance(inputs, list) else inputs[rows]
+
+    train, test = chosen(dataset.ids), chosen(dataset.test_ids)
+    return replace(
+        dataset,
+        ids=dataset.ids[train],
+        inputs=taken(dataset.inputs, train),
+        y=dataset.y[train],
+        test_ids=dataset.test_ids[test],
+        test_inputs=taken(dataset.test_inputs, test),
+        test_y=dataset.test_y[test],
+    )
 
 
 def _device(asked: str | None) -> torch.device:
     place = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"This machine has no GPU for --device {asked}; leave it out, or say cpu.")
-    if place.type == "cuda" and place.index is None:
+    if place.type == "cuda" and ":" not in (asked or ""):
         # Each process of torchrun has a GPU of its own.
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(place)

@@ -45,15 +45,13 @@ def run_recipe(
     ``minutes`` stops cleanly; the same call, made again, does the rest. ``labels`` is a store that
     stands in for the recipe's teacher. ``cohort`` is how many students share a GPU at a time.
     """
-    options = RunOptions(
-        data, cache, labels, device, minutes, cohort, tuple(trackers), quiet
-    )
+    options = RunOptions(data, cache, labels, device, minutes, cohort, tuple(trackers), quiet)
     with open_run(recipe, out, options) as run:
         claim_folder(run)
         for labeled in recipe.labeled:
             if not _run_size(run, labeled):
                 break
-        names = {recipe.name + arm.name for arm in recipe.arms}
+        names = {arm.recipe_name(recipe) for arm in recipe.arms}
         return [row for row in run.rows() if row.recipe in names]
 
 

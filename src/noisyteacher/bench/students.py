@@ -31,7 +31,7 @@ class Student:
         """The start of its row, up to ``epochs``, as ``Row.key`` has it."""
         training = recipe.student_training
         return (
-            recipe.name + self.arm.name,
+            self.arm.recipe_name(recipe),
             recipe.dataset,
             distillation(self.method),
             labeled,
@@ -67,11 +67,17 @@ class Student:
 
     def row(self, recipe: Recipe, labeled: int, run: RunFacts, trained: Trained) -> Row:
         """The results row of the finished student."""
-        history = trained.history
-        values = self.key(recipe, labeled)
-        key = [repr(value) if isinstance(value, Method) else value for value in values]
+        history, training = trained.history, recipe.student_training
         return Row(
-            *key,  # type: ignore[arg-type]
+            recipe=self.arm.recipe_name(recipe),
+            dataset=recipe.dataset,
+            distillation=distillation(self.method),
+            labeled=labeled,
+            method=repr(self.method),
+            gold_repeat=training.gold_repeat,
+            generation=self.generation,
+            trial=self.trial,
+            epochs=training.epochs,
             accuracy=asdict(trained.accuracy),
             macro_f1=history.macro_f1,
             teacher_accuracy=run.teacher_accuracy,
@@ -94,7 +100,7 @@ class RunFacts:
 def first_students(recipe: Recipe) -> Iterator[Student]:
     """Every student of the first generation."""
     for arm in recipe.arms:
-        for method in recipe.methods:
+        for method in arm.methods or recipe.methods:
             for trial in range(recipe.trials):
                 yield Student(arm, method, trial)
 
@@ -115,7 +121,7 @@ def cohorts(students: Sequence[Student], size: int) -> Iterator[list[Student]]:
 
 
 def distillation(method: Method) -> str | None:
-    """"soft" or "hard" by the innermost method; None where no teacher takes part."""
+    """ "soft" or "hard" by the innermost method; None where no teacher takes part."""
     if SOFT_LABELS not in method.needs:
         return None
     inner = getattr(method, "inner", None)
@@ -130,7 +136,7 @@ def trial_seed(recipe: Recipe, labeled: int, trial: int) -> int:
 
 
 def slug(text: str) -> str:
-    """A file name's part; signs that are lost would make names equal, so a hash tells them apart."""
+    """A file name's part; a hash tells apart what differs only in signs that were lost."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
     if not plain:
         return ""

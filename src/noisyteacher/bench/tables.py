@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisyteacher.bench.paper import PaperFigure, paper_figures, paper_name
+from noisyteacher.bench.recipe import ARM_MARK
 from noisyteacher.bench.results import Row, named_method
 from noisyteacher.methods import GoldOnly, Method
 
@@ -49,10 +50,17 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The method's name in a table; later generations and repeated gold say so."""
-        later = f", generation {self.generation}" if self.generation > 1 else ""
-        repeated = f", gold ×{self.gold_repeat}" if self.gold_repeat > 1 else ""
-        return self.method + later + repeated
+        """The method's name in a table; ablations, later generations and repeated gold say so."""
+        arm = self.recipe.partition(ARM_MARK)[2]
+        told = [self.method, arm] if arm else [self.method]
+        told += [f"generation {self.generation}"] if self.generation > 1 else []
+        told += [f"gold ×{self.gold_repeat}"] if self.gold_repeat > 1 else []
+        return ", ".join(told)
+
+    @property
+    def table(self) -> str:
+        """The recipe without its arms: what stands in one table."""
+        return self.recipe.partition(ARM_MARK)[0]
 
     @property
     def passes(self) -> int | None:

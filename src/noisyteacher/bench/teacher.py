@@ -12,7 +12,7 @@ from noisyteacher.bench.run import BenchRun
 from noisyteacher.data import Split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, SOFT_LABELS, VIEW_STATISTICS, GoldOnly, Method
-from noisyteacher.train import Job, TrainConfig, Trained, TrainData
+from noisyteacher.train import Job, TrainConfig, TrainData, Trained
 from noisyteacher.train.predict import label
 
 _EXTRAS = {EMBEDDINGS: "embedding", VIEW_STATISTICS: "view_mean"}
@@ -55,7 +55,7 @@ def _gold_jobs(run: BenchRun, labeled: int, gold: np.ndarray) -> dict[str, _Gold
     wanted = {}
     if run.given is None:
         wanted["teacher"] = (recipe.teacher, run.teacher_data, recipe.teacher_training)
-    if recipe.pretraining is not None:
+    if recipe.pretraining is not None and recipe.uses_pretraining:
         wanted["pretrained"] = (recipe.student, run.data, recipe.pretraining)
     jobs = {}
     for role, (model, data, config) in wanted.items():
@@ -87,13 +87,12 @@ def _stored_labels(
     if not needs & {SOFT_LABELS, EMBEDDINGS, VIEW_STATISTICS}:
         return None
     path = run.folder / "labels" / str(labeled)
-
-    def is_there() -> bool:
-        stored = TeacherLabels.open(path).extras if path.exists() else None
-        wanted = [name for need, name in _EXTRAS.items() if need in needs]
-        return stored is not None and all(name in stored for name in wanted)
-
-    if run.leads and not is_there():
+    have = frozenset(TeacherLabels.open(path).extras) if path.exists() else None
+    wanted = {name for need, name in _EXTRAS.items() if need in needs}
+    # Other methods were promised what is stored already.
+    wanted |= {name for name in _EXTRAS.values() if name in (have or ())}
+    run.wait_for_all()
+    if run.leads and (have is None or not wanted <= have):
         labels = label(
             teacher.job.model,
             teacher.state,
@@ -102,8 +101,8 @@ def _stored_labels(
             ids=run.dataset.ids,
             classes=run.dataset.classes,
             device=run.device,
-            embeddings=EMBEDDINGS in needs,
-            view_passes=run.recipe.view_passes if VIEW_STATISTICS in needs else 0,
+            embeddings=_EXTRAS[EMBEDDINGS] in wanted,
+            view_passes=run.recipe.view_passes if _EXTRAS[VIEW_STATISTICS] in wanted else 0,
             seed=run.recipe.seed,
             name=f"{run.recipe.name}, {labeled} labels",
         )

@@ -114,9 +114,9 @@ def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
 def _console() -> Console:
     from rich.console import Console
 
-    console = Console()
+    console = Console(highlight=False)
     # A pipe has no width of its own, and wrapped tables cannot be read back.
-    return console if console.is_terminal else Console(width=140)
+    return console if console.is_terminal else Console(highlight=False, width=140)
 
 
 def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:

@@ -52,7 +52,7 @@ def default_slam(kind: Kind) -> SLaM:
 
 def choose_candidates(
     kind: Kind,
-    recommended: Method | None,
+    recommended: Method,
     *,
     methods: Sequence[Method] = (),
     compare: bool = False,
@@ -66,7 +66,7 @@ def choose_candidates(
     slam = default_slam(kind)
     wanted: list[Method] = [*methods]
     if not methods:
-        wanted = [recommended or Consistency(slam)]
+        wanted = [recommended]
         if not quick:
             wanted.append(Consistency(slam))
     if compare:

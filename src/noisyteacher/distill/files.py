@@ -62,7 +62,7 @@ def read_examples(
         return _from_table(place, options, labelled)
     found = load_dataset(
         place.absolute(), label=_label(place, options, labelled), **_common(options)
-    )  # type: ignore[arg-type]
+    )
     return _whole(found, place, labelled)
 
 

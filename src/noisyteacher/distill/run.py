@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import orjson
 import torch
 
 from noisyteacher.data import Featurizer
@@ -19,13 +20,14 @@ from noisyteacher.distill.generations import next_labels
 from noisyteacher.distill.inputs import InputFormat, fit_format
 from noisyteacher.distill.matching import warn
 from noisyteacher.distill.outcome import Distilled, Outcome
-from noisyteacher.distill.recommend import recommend
+from noisyteacher.distill.recommend import audit_teacher, recommended_method
 from noisyteacher.distill.run_folder import claim_folder, record, results_row
 from noisyteacher.distill.student import Student
 from noisyteacher.distill.student_folder import save_student
 from noisyteacher.distill.students import AUTO, featurizer_for, student_for, training_for
 from noisyteacher.distill.task import Task
 from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
 from noisyteacher.methods import Method
@@ -126,7 +128,13 @@ def run_distill(
     if folder is not None:
         claim_folder(folder, task, run.spec, run.config, settings.seed)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
-    recommended = recommend(task, say)
+    found = audit_teacher(task, say)
+    recommended = recommended_method(found, task)
+    say(f"The audit recommends {recommended!r}.")
+    if folder is not None:
+        write_atomic(
+            folder / "audit.json", orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
+        )
     wanted = choose_candidates(
         task.kind,
         recommended,

@@ -45,9 +45,10 @@ def as_examples(
         inputs = np.asarray(inputs, np.float32)
     else:
         inputs = [str(text) for text in inputs]
-    y, classes = np.full(len(ids), -1, np.int64), ()
+    y = np.full(len(ids), -1, np.int64)
+    names: tuple[str, ...] = ()
     if labelled:
-        y, _, classes = class_numbers(pa.array(np.asarray(given[2]).tolist()), None)
+        y, _, names = class_numbers(pa.array(np.asarray(given[2]).tolist()), None)
     return Dataset(
         name=name,
         kind=kind,
@@ -57,7 +58,7 @@ def as_examples(
         test_ids=np.empty(0, np.str_),
         test_inputs=inputs[:0],
         test_y=np.empty(0, np.int64),
-        classes=classes,
+        classes=names,
     )
 
 
@@ -97,7 +98,7 @@ def _read_labels(
             ids = _ids_in_order(sets, _rows_in(path))
         return import_array(path, ids=ids, classes=classes, settings=settings)
     if path.suffix in (".csv", ".tsv", ".parquet"):
-        names = None if classes is None else with_synonyms({name: [name] for name in classes})
+        names = None if classes is None else with_synonyms(dict.fromkeys(classes, ()))
         return import_table([path], classes=names, settings=settings)
     raise InputError(
         f"{path} is neither a label store nor .npy, .npz, .csv or .parquet probabilities; for an "

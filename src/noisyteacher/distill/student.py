@@ -54,11 +54,13 @@ class Student:
 
     def predict_proba(self, inputs: RawInputs) -> np.ndarray:
         """(n, L) float32: class probabilities, in the order of ``classes``."""
-        return torch.from_numpy(self.logits(inputs)).softmax(1).numpy()
+        probs: np.ndarray = torch.from_numpy(self.logits(inputs)).softmax(1).numpy()
+        return probs
 
     def predict(self, inputs: RawInputs) -> np.ndarray:
         """(n,) the most probable class of each input, by name."""
-        return np.array(self.classes, np.str_)[self.logits(inputs).argmax(1)]
+        best = self.logits(inputs).argmax(1)
+        return np.array([self.classes[c] for c in best], np.str_)
 
     def __repr__(self) -> str:
         return f"Student({self.spec!r}, {self.inputs.kind}, {len(self.classes)} classes)"

@@ -103,13 +103,13 @@ def _check_kinds(sets: dict[str, Dataset]) -> None:
     for name, part in sets.items():
         if part.kind != gold.kind:
             raise InputError(f"The gold set holds {gold.kind}s, the {name} set {part.kind}s.")
-        if isinstance(part.inputs, np.ndarray) and isinstance(gold.inputs, np.ndarray):
-            if part.inputs.shape[1:] != gold.inputs.shape[1:]:
-                hint = "; give --image-size" if gold.kind == "image" else ""
-                raise InputError(
-                    f"The gold set's inputs have shape {gold.inputs.shape[1:]}, those of the "
-                    f"{name} set {part.inputs.shape[1:]}{hint}."
-                )
+        shapes = [np.shape(each.inputs)[1:] for each in (gold, part) if each.kind != "text"]
+        if len(set(shapes)) > 1:
+            hint = "; give --image-size" if gold.kind == "image" else ""
+            raise InputError(
+                f"The gold set's inputs have shape {shapes[0]}, those of the {name} set "
+                f"{shapes[1]}{hint}."
+            )
 
 
 def _warn_of_absent_classes(gold: Dataset, classes: tuple[str, ...]) -> None:
@@ -144,7 +144,7 @@ def _with_val_and_selection(
         )
     drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
     warn(
-        f"{' and '.join(wanted)} were split off the gold set: if the teacher was trained on "
+        f"{' and '.join(wanted)} {'was' if len(wanted) == 1 else 'were'} split off the gold set: if the teacher was trained on "
         "these rows, it looks better on V than it is; then give --val with rows it never saw."
     )
     found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
@@ -184,14 +184,15 @@ def _joined(
         inputs = np.concatenate([np.asarray(part.inputs) for part in parts])
     y = np.concatenate([part.y for part in parts])
     y[pool] = -1
+    ids = np.concatenate([part.ids for part in parts])
     return Task(
         name=name,
         kind=parts[0].kind,
         classes=labels.classes,
-        ids=np.concatenate([part.ids for part in parts]),
+        ids=ids,
         inputs=inputs,
         y=y,
         split=Split(gold, val, selection, pool),
-        labels=labels,
+        labels=labels.take(ids[np.isin(ids, labels.ids)]),
         test=test,
     )

@@ -161,11 +161,13 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             raise InputError(f"classes must differ from one another, not {self.classes!r}.")
         if len(self.classes_) < 2:
             raise InputError(
-                f"{type(self).__name__} needs at least 2 classes; y has 1 class, {found[0]!r}."
+                f"SLaMClassifier needs 2 classes or more, not 1 class: {found.tolist()[0]!r}."
             )
         strange = np.setdiff1d(found, self.classes_)
         if len(strange):
-            raise InputError(f"y has classes that are not in classes: {first_few(strange)}.")
+            raise InputError(
+                f"y has classes that are not in classes: {first_few(strange.tolist())}."
+            )
         order = np.argsort(self.classes_)
         return np.asarray(order[np.searchsorted(self.classes_, y, sorter=order)], np.int64)
 
@@ -217,7 +219,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         trained = train(job, data, self._config(len(rows)), device=self.device, quiet=True)[0]
         if trained.history.failed:
             raise InputError(f"Training failed: {trained.history.failed}; lower learning_rate.")
-        network = model.build()
+        with torch.random.fork_rng(devices=[]):  # the start that is built here is thrown away
+            network = model.build()
         network.load_state_dict(trained.state)
         # In float64 a row's probabilities do not depend on the rows beside it.
         self.network_ = network.double().eval()

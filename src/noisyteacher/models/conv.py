@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+class Conv3x3(nn.Conv2d):
+    """A 3×3 convolution of stride 1 without bias, (b, C, H, W) -> (b, C', H, W).
+
+    For few channels, under autocast on a Hopper GPU, Triton kernels do it; everywhere else, and
+    with ``Conv3x3.fused = False``, plain PyTorch does.
+    """
+
+    fused: ClassVar[bool] = True
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 3, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kernel = _kernel_for(x, self.weight) if self.fused else None
+        return super().forward(x) if kernel is None else kernel(x, self.weight)
 
 
 class TrailingPadConv2d(nn.Conv2d):
@@ -33,6 +54,8 @@ def conv3x3(
     """(b, inputs, H, W) -> (b, outputs, H/stride, W/stride); ``keras`` pads as Keras does."""
     if keras and stride == 2:
         return TrailingPadConv2d(inputs, outputs, 3, stride, groups=groups, bias=bias)
+    if stride == 1 and groups == 1 and not bias:
+        return Conv3x3(inputs, outputs)
     return nn.Conv2d(inputs, outputs, 3, stride, padding=1, groups=groups, bias=bias)
 
 
@@ -47,3 +70,18 @@ def he_normal_(model: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+
+
+def _kernel_for(x: Tensor, weight: Tensor) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """The fused kernels, or None where they are not installed or not made for these tensors."""
+    # Without autocast, PyTorch refuses a weight that is not of x's dtype, and so it shall stay.
+    if not x.is_cuda or not _autocast_to(x.dtype):
+        return None
+    # Here and not above: Triton takes its time to import, and only a GPU needs it.
+    from noisyteacher.models import fused_conv
+
+    return fused_conv.conv3x3_narrow if fused_conv.suits(x, weight) else None
+
+
+def _autocast_to(dtype: torch.dtype) -> bool:
+    return torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == dtype

@@ -28,45 +28,50 @@ try:
 except ImportError:
     AVAILABLE = False
 
-CHANNELS = (16, 32)
+DTYPES = (torch.bfloat16, torch.float16)
 MAX_ELEMENTS = 2**31 - 1  # of x: the kernels count in int32
 
 # The shape of the work. Constants, not functions of the GPU, so that sums come out the same on all.
-BLOCK_PAIRS = 64  # of one tile: the rows of a matrix product; at least 64 for Hopper's tensor cores
+# By channels. BLOCK: the pairs of one tile, at least 64 for Hopper's tensor cores. STAGES: tiles in
+# shared memory at once, of which all but one are still on their way.
+CONVOLVE = {
+    16: {"BLOCK": 64, "STAGES": 4, "num_warps": 4},
+    32: {"BLOCK": 64, "STAGES": 3, "num_warps": 8},
+}
+WEIGHT_PARTS = {
+    16: {"BLOCK": 64, "STAGES": 4, "num_warps": 4},
+    32: {"BLOCK": 64, "STAGES": 3, "num_warps": 8},
+}
+JOIN_PARTS = {"BLOCK": 16, "num_warps": 4}
 PROGRAMS = 256  # wanted in one launch of a convolution: about two per multiprocessor ...
 MIN_ROWS = 4  # ... while each still walks down this many rows; it reads two more than it writes
-STAGES = {
-    16: 4,
-    32: 3,
-}  # per channels: rows in shared memory at once, all but one still on their way
-PARTS = 128  # at most, that the weight's gradient is summed in; a power of two
-PART_STAGES = {16: 4, 32: 3}
-WARPS = {16: 4, 32: 8}
-JOIN_BLOCK = 16  # entries of the weight's gradient that a program of the last kernel adds up
+PARTS = {16: 128, 32: 64}  # at most, that the weight's gradient is summed in; powers of two
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How maps (images, height, width) are cut into tiles of pairs and shared among programs."""
+    """How maps (images, channels, height, width) are shared among programs."""
 
     tiles: int
-    strips: int
+    strips: int  # into which a convolution cuts each tile's rows
     rows: int  # of one strip
-    parts: int
-    steps: int  # of one part; a step is one row of one tile
+    parts: int  # into which the gradient of the weight cuts all rows of all tiles
+    steps: int  # of one part: rows of tiles
 
     @classmethod
-    def of(cls, images: int, height: int, width: int) -> Plan:
-        tiles = -(-images * (width // 2) // BLOCK_PAIRS)
+    def of(cls, images: int, channels: int, height: int, width: int) -> Plan:
+        pairs = images * (width // 2)
+        tiles = -(-pairs // CONVOLVE[channels]["BLOCK"])
         strips = min(height, max(1, PROGRAMS // tiles))
         rows = min(height, max(MIN_ROWS, -(-height // strips)))
-        parts = min(PARTS, _power_of_two_above(tiles * height))
+        all_steps = -(-pairs // WEIGHT_PARTS[channels]["BLOCK"]) * height
+        parts = min(PARTS[channels], _power_of_two_above(all_steps))
         return cls(
             tiles=tiles,
             strips=-(-height // rows),
             rows=rows,
             parts=parts,
-            steps=-(-tiles * height // parts),
+            steps=-(-all_steps // parts),
         )
 
 
@@ -76,10 +81,11 @@ def suits(x: Tensor, weight: Tensor) -> bool:
 
 
 def conv3x3_narrow(x: Tensor, weight: Tensor) -> Tensor:
-    """``F.conv2d(x, weight.bfloat16(), padding=1)``, and the weight's gradient in float32.
+    """``F.conv2d(x, weight.to(x.dtype), padding=1)``, and the weight's gradient in float32.
 
-    x (N, C, H, W) bfloat16 with an even W, best in channels_last (else it is copied); weight
-    (C, C, 3, 3) float32. C is 16 or 32. Gives (N, C, H, W) bfloat16, channels_last.
+    x (N, C, H, W) in bfloat16 or float16 with an even W, best in channels_last (else it is copied);
+    weight (C, C, 3, 3) float32. C is 16 or 32. Gives (N, C, H, W) like x, channels_last. A pixel
+    that is not finite may spoil one more pixel on its left or right than it should.
     """
     if not AVAILABLE:
         raise InputError("conv3x3_narrow needs Triton, which is not installed.")
@@ -116,9 +122,9 @@ class _Conv3x3Narrow(torch.autograd.Function):
 def _convolve(x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
     """y like x; ``transposed``, the gradient of x from that of y."""
     images, channels, height, width = x.shape
-    plan = Plan.of(images, height, width)
+    plan = Plan.of(images, channels, height, width)
     y = torch.empty_like(x, memory_format=torch.channels_last)
-    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(x):
         kernels.convolve[plan.tiles, plan.strips](
             *(x, weight, y, images, plan.rows),
             H=height,
@@ -126,9 +132,7 @@ def _convolve(x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
             C=channels,
             CHANNELS_LAST=_is_channels_last(weight),
             TRANSPOSED=transposed,
-            BLOCK=BLOCK_PAIRS,
-            STAGES=STAGES[channels],
-            num_warps=WARPS[channels],
+            **CONVOLVE[channels],
         )
     return y
 
@@ -136,36 +140,34 @@ def _convolve(x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
 def _weight_grad(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
     """The gradient of the weight, float32 in the weight's memory format."""
     images, channels, height, width = x.shape
-    plan = Plan.of(images, height, width)
+    plan = Plan.of(images, channels, height, width)
     partial = torch.empty(
         (plan.parts, 3, 4 * channels, 2 * channels), dtype=torch.float32, device=x.device
     )
     dweight = torch.empty_like(weight)
-    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(x):
         kernels.weight_parts[(plan.parts,)](
             *(x, grad, partial, images, plan.steps),
             H=height,
             W=width,
             C=channels,
-            BLOCK=BLOCK_PAIRS,
-            STAGES=PART_STAGES[channels],
-            num_warps=WARPS[channels],
+            **WEIGHT_PARTS[channels],
         )
-        kernels.join_parts[(weight.numel() // JOIN_BLOCK,)](
+        kernels.join_parts[(weight.numel() // JOIN_PARTS["BLOCK"],)](
             *(partial, dweight),
             C=channels,
             CHANNELS_LAST=_is_channels_last(weight),
             PARTS=plan.parts,
-            BLOCK=JOIN_BLOCK,
+            **JOIN_PARTS,
         )
     return dweight
 
 
 def _problem(x: Tensor, weight: Tensor) -> str | None:
     """What is wrong with the input, to follow "needs", or None."""
-    if x.dim() != 4 or x.shape[1] not in CHANNELS or x.shape[3] % 2 or x.dtype != torch.bfloat16:
+    if x.dim() != 4 or x.shape[1] not in CONVOLVE or x.shape[3] % 2 or x.dtype not in DTYPES:
         return (
-            f"x as (N, {' or '.join(map(str, CHANNELS))}, H, even W) in bfloat16, "
+            f"x as (N, {' or '.join(map(str, CONVOLVE))}, H, even W) in bfloat16 or float16, "
             f"not {tuple(x.shape)} in {x.dtype}"
         )
     if not 0 < x.numel() <= MAX_ELEMENTS:

@@ -77,7 +77,7 @@ def _band(
     CHANNELS_LAST: tl.constexpr,
     TRANSPOSED: tl.constexpr,
 ):
-    """One row of the kernel as a banded matrix from windows to pairs, bf16 (4 * C, 2 * C)."""
+    """One row of the kernel as a banded matrix from windows to pairs, float32 (4 * C, 2 * C)."""
     window = tl.arange(0, 4 * C)[:, None]
     pair = tl.arange(0, 2 * C)[None, :]
     column = window // C - pair // C
@@ -86,7 +86,7 @@ def _band(
     else:
         offsets = _weight_offsets(pair % C, window % C, ROW, column, C, CHANNELS_LAST)
     in_band = (column >= 0) & (column < 3)
-    return tl.load(weight_ptr + offsets, mask=in_band, other=0.0).to(tl.bfloat16)
+    return tl.load(weight_ptr + offsets, mask=in_band, other=0.0)
 
 
 @triton.jit(do_not_specialize=["images", "rows"])
@@ -112,9 +112,10 @@ def convolve(
     tile = tl.program_id(0)
     start = tl.program_id(1) * rows
     end = start + rows
-    top = _band(weight_ptr, 0, C, CHANNELS_LAST, TRANSPOSED)
-    middle = _band(weight_ptr, 1, C, CHANNELS_LAST, TRANSPOSED)
-    bottom = _band(weight_ptr, 2, C, CHANNELS_LAST, TRANSPOSED)
+    dtype: tl.constexpr = x_ptr.dtype.element_ty
+    top = _band(weight_ptr, 0, C, CHANNELS_LAST, TRANSPOSED).to(dtype)
+    middle = _band(weight_ptr, 1, C, CHANNELS_LAST, TRANSPOSED).to(dtype)
+    bottom = _band(weight_ptr, 2, C, CHANNELS_LAST, TRANSPOSED).to(dtype)
     above = tl.zeros((BLOCK, 2 * C), tl.float32)
     here = tl.zeros((BLOCK, 2 * C), tl.float32)
     for row in tl.range(start - 1, end + 1, num_stages=STAGES):
@@ -126,7 +127,7 @@ def convolve(
         above = tl.where(row >= start, tl.dot(x, middle, here), 0.0)
         here = tl.where(row < end, tl.dot(x, top), 0.0)
         offsets, exist = _pixels(tile, row - 1, images, 0, 2, H, W, C, BLOCK)
-        tl.store(y_ptr + offsets, complete.to(tl.bfloat16), mask=exist & (row > start))
+        tl.store(y_ptr + offsets, complete.to(dtype), mask=exist & (row > start))
 
 
 @triton.jit

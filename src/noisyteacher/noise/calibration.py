@@ -102,4 +102,3 @@ def tempered(
 def safe_log(probs: np.ndarray) -> np.ndarray:
     """Logarithms in float64, finite also where a probability was rounded to 0."""
     return np.asarray(np.log(np.maximum(probs, _SMALLEST_PROB, dtype=np.float64)))
-

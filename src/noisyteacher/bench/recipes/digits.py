@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.methods import GoldOnly, SLaM, Vanilla
-from noisyteacher.models import MLP
+from noisyteacher.models import MLP, ModelSpec
 from noisyteacher.train import Adam, Cosine, TrainConfig
 
 PIXELS, DIGITS = 64, 10
 
 
-def digits(seed: int = 0, trials: int = 5) -> Recipe:
+def digits(
+    teacher: ModelSpec | None = None,
+    student: ModelSpec | None = None,
+    seed: int = 0,
+    trials: int = 5,
+) -> Recipe:
     """A teacher that saw few digits and is wrong often; small students.
 
     ``noisyteacher demo``; 2 cores of a laptop; under 90 s. Expect a teacher between 60 and 80 %
@@ -23,8 +28,8 @@ def digits(seed: int = 0, trials: int = 5) -> Recipe:
         name="digits",
         dataset="digits",
         labeled=(30,),
-        teacher=MLP(PIXELS, DIGITS, hidden=(256, 256)),
-        student=MLP(PIXELS, DIGITS, hidden=(64,)),
+        teacher=teacher or MLP(PIXELS, DIGITS, hidden=(256, 256)),
+        student=student or MLP(PIXELS, DIGITS, hidden=(64,)),
         methods=(GoldOnly(), Vanilla(), Vanilla(hard=True), SLaM(), SLaM(hard=True)),
         teacher_training=training,
         student_training=training,

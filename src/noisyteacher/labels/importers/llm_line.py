@@ -99,10 +99,11 @@ def without_later_positions(line: bytes) -> bytes | None:
     """The line of a chat completion with the first of several positions only; None if unsure.
 
     In JSON the marks between two positions cannot stand inside a string: its quotation marks would
-    have a backslash. Those at the end can, in a token; what is left is then no JSON any more.
+    have a backslash. Those at the end can; what is left is then no JSON, and all is read after all.
+    From several choices the first position of the first one is left, and the end of the last.
     """
     between = _BETWEEN_POSITIONS.search(line)
     if between is None:
         return None
-    end = line.find(_END_OF_POSITIONS, between.end())
+    end = line.rfind(_END_OF_POSITIONS, between.end())
     return None if end < 0 else line[: between.start() + 3] + line[end + 3 :]

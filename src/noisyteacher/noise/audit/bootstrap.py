@@ -57,18 +57,15 @@ class Bootstrap:
         return np.concatenate([w @ columns for w in self.weights()]) / (self.draws or self.rows)
 
 
-def percentiles(
-    draws: Float[np.ndarray, "replicates *more"],
-) -> tuple[Float[np.ndarray, "*more"], Float[np.ndarray, "*more"]]:
+def percentiles(draws: Float[np.ndarray, "replicates m"]) -> Float[np.ndarray, "2 m"]:
     """The ends of the middle 95 % of the replicates."""
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return np.asarray(low), np.asarray(high)
+    return np.asarray(np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
 
 
 def interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval:
     """The percentile interval of a mean."""
-    low, high = percentiles(draws)
-    return Interval(float(value), float(low), float(high))
+    low, high = percentiles(draws[:, None])[:, 0].tolist()
+    return Interval(float(value), low, high)
 
 
 def share_interval(value: Number, draws: Float[np.ndarray, " replicates"], rows: int) -> Interval:
@@ -85,5 +82,5 @@ def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> In
     Replicates lie above the value by as much as the value lies above the truth, so the interval
     is mirrored at the value; it ends at 0.
     """
-    low, high = percentiles(draws)
-    return Interval(float(value), max(0.0, float(2 * value - high)), max(0.0, 2 * value - low))
+    low, high = percentiles(draws[:, None])[:, 0].tolist()
+    return Interval(float(value), max(0.0, 2 * value - high), max(0.0, 2 * value - low))

@@ -10,9 +10,18 @@ from scipy.optimize import isotonic_regression
 
 from noisyteacher.noise.audit.bootstrap import Bootstrap, Interval, interval, percentiles
 
-GRID = np.linspace(0.0, 1.0, 101)
+_GRID_POINTS = 101
 # Isotonic bands shrink like n^(-1/2) where the curve is a step and like n^(-1/3) where it rises.
 SLOWEST, FASTEST = 1 / 3, 1 / 2
+
+
+@dataclass(frozen=True)
+class ValGroup:
+    """Rows of V with neighbouring margins."""
+
+    rows: int
+    margin: float  # their mean
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -22,14 +31,12 @@ class AlphaCurve:
     The bootstrap of an isotonic fit is a guide to its spread, not an exact interval.
     """
 
-    margin: list[float]
+    margin: list[float]  # percentiles of the pool's margins
     alpha: list[float]
     low: list[float]
     high: list[float]
     pool_share: list[float]  # of the pool, at margins up to this one and above the one before
-    val_margin: list[float]  # V in groups of rows with neighbouring margins: mean margin,
-    val_accuracy: list[float]  # accuracy,
-    val_rows: list[int]  # and size
+    val_groups: list[ValGroup]  # what the curve was fitted to, up to 20 groups
     band_width: float  # mean over the pool of high - low
     rows_to_halve_band: int  # how many rows V should have for a band half as wide
 
@@ -67,7 +74,7 @@ class StepFits:
         seen = total > 0
         fitted = isotonic_regression(hits[seen] / total[seen], weights=total[seen]).x
         # A query takes the value at the next knot that is there, the last one beyond the end.
-        following = np.cumsum(seen) - seen
+        following = np.cumsum(seen, dtype=np.int64) - seen.astype(np.int64)
         return np.asarray(fitted[np.minimum(following, len(fitted) - 1)])
 
     def at(self, margin: Float[np.ndarray, " q"]) -> Int[np.ndarray, " q"]:
@@ -84,6 +91,12 @@ def effective_labels(alpha: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*
     return np.asarray((2 * np.maximum(alpha, 0.5) - 1) ** 2)
 
 
+def margin_grid(pool_margin: Float[np.ndarray, " p"]) -> Float[np.ndarray, " g"]:
+    """Where curves are shown: at the pool's percentiles, from its lowest margin to its highest."""
+    shares = np.linspace(0.0, 1.0, _GRID_POINTS)
+    return np.unique(np.quantile(pool_margin, shares, method="higher"))
+
+
 def fit_alpha_curve(
     margin: Float[np.ndarray, " n"],
     right: Bool[np.ndarray, " n"],
@@ -93,10 +106,10 @@ def fit_alpha_curve(
 ) -> tuple[AlphaCurve, dict[str, Interval]]:
     """The curve, and the intervals of PoolTrust's numbers by name."""
     fits = StepFits.of(margin, right)
+    grid = margin_grid(pool_margin)
     pool_at_knot = np.bincount(fits.at(pool_margin), minlength=len(fits.knots))
-    pool_share = np.bincount(np.searchsorted(GRID, pool_margin).clip(max=100), minlength=101)
-    pool_share = pool_share / len(pool_margin)
-    at_grid = fits.at(GRID)
+    pool_share = np.bincount(np.searchsorted(grid, pool_margin)) / len(pool_margin)
+    at_grid = fits.at(grid)
 
     def pool_numbers(value: Float[np.ndarray, " m"]) -> list[float]:
         alpha = np.maximum(value, lower_bound)
@@ -122,12 +135,12 @@ def fit_alpha_curve(
     }
     wanted = len(margin) * _growth_to_halve(fits, at_grid, pool_share, width, bootstrap)
     curve = AlphaCurve(
-        margin=GRID.tolist(),
+        margin=grid.tolist(),
         alpha=value[at_grid].tolist(),
         low=low.tolist(),
         high=high.tolist(),
         pool_share=pool_share.tolist(),
-        **_grouped(margin, right),
+        val_groups=_grouped(margin, right),
         band_width=width,
         rows_to_halve_band=_two_digits(wanted),
     )
@@ -152,16 +165,12 @@ def _growth_to_halve(
     return float(2 ** (1 / np.clip(rate, SLOWEST, FASTEST)))
 
 
-def _grouped(
-    margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]
-) -> dict[str, list[float] | list[int]]:
-    """V in up to 20 groups of neighbouring margins."""
+def _grouped(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> list[ValGroup]:
     groups = np.array_split(np.argsort(margin, kind="stable"), min(20, max(1, len(margin) // 10)))
-    return {
-        "val_margin": [float(margin[rows].mean()) for rows in groups],
-        "val_accuracy": [float(right[rows].mean()) for rows in groups],
-        "val_rows": [len(rows) for rows in groups],
-    }
+    return [
+        ValGroup(len(rows), float(margin[rows].mean()), float(right[rows].mean()))
+        for rows in groups
+    ]
 
 
 def _two_digits(number: float) -> int:

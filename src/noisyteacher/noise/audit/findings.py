@@ -42,11 +42,11 @@ def find(numbers: Numbers) -> list[Finding]:
 
 def _about_ids(numbers: Numbers) -> Iterator[Finding]:
     leakage = numbers.leakage
-    if leakage.val_in_train:
+    if leakage.val_in_gold:
         yield Finding(
-            "val_in_train",
+            "val_in_gold",
             True,
-            f"{len(leakage.val_in_train)} rows of V are in A too ({first_few(leakage.val_in_train)}"
+            f"{len(leakage.val_in_gold)} rows of V are in A too ({first_few(leakage.val_in_gold)}"
             "): the teacher may have been trained on them. Take them out of V.",
         )
     if leakage.val_in_pool:
@@ -56,12 +56,12 @@ def _about_ids(numbers: Numbers) -> Iterator[Finding]:
             f"{len(leakage.val_in_pool)} rows of V are in the pool too "
             f"({first_few(leakage.val_in_pool)}); they were left out of the pool here.",
         )
-    if leakage.train_in_pool:
+    if leakage.gold_in_pool:
         yield Finding(
-            "train_in_pool",
+            "gold_in_pool",
             True,
-            f"{len(leakage.train_in_pool)} rows of A are in the pool too "
-            f"({first_few(leakage.train_in_pool)}); they were left out of the pool here.",
+            f"{len(leakage.gold_in_pool)} rows of A are in the pool too "
+            f"({first_few(leakage.gold_in_pool)}); they were left out of the pool here.",
         )
 
 
@@ -78,7 +78,8 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "no_pool",
             False,
-            "No pool was given: whether V is like it was not tested, and V stands in for it.",
+            "No pool was given, so V stands in for it: whether V is like the pool, and whether "
+            "the teacher has seen V, was not tested.",
         )
         return
     if numbers.leakage.suspected:
@@ -130,9 +131,13 @@ def _is_far(comparison: Comparison) -> bool:
 
 
 def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
+    if is_leaked(numbers):
+        return  # what a teacher says of rows it knows tells nothing about others
     scores, temperature = numbers.quality.before, numbers.quality.temperature
     gap, ece = scores.overconfidence, scores.ece
-    after = f"; temperature {temperature.value:.2f} brings it to {numbers.quality.after.ece:.3f}"
+    after = ", and a temperature does not mend it"
+    if temperature_helps(numbers):
+        after = f"; at temperature {temperature.value:.2f} it is {numbers.quality.after.ece:.3f}"
     if gap.low > 0 and gap.value >= MISCALIBRATED:
         yield Finding(
             "overconfident",
@@ -147,7 +152,7 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
             f"The teacher is underconfident: it is right more often than it says, by "
             f"{-gap.value:.1%}. Its calibration error is {ece:.3f}{after}.",
         )
-    elif ece.low >= MISCALIBRATED:
+    elif scores.p_value < SURE and ece.value >= MISCALIBRATED:
         yield Finding(
             "miscalibrated",
             False,
@@ -158,8 +163,8 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "calibrated",
             False,
-            f"The teacher is well calibrated on V (calibration error {ece:.3f}): its "
-            "probabilities mean what they say.",
+            "The teacher is calibrated as far as V can tell: its probabilities mean what they say "
+            f"(calibration error {ece:.3f}).",
         )
 
 
@@ -241,9 +246,14 @@ def too_small(numbers: Numbers) -> bool:
     return numbers.val_rows < FEWEST_ROWS or numbers.curve.band_width > WIDEST_BAND
 
 
+def temperature_helps(numbers: Numbers) -> bool:
+    """Whether one temperature for all labels makes the calibration error smaller."""
+    return numbers.quality.after.ece.value < numbers.quality.before.ece.value
+
+
 def is_leaked(numbers: Numbers) -> bool:
     """Whether the teacher seems to know V, or much of it."""
-    known = len(numbers.leakage.val_in_train)
+    known = len(numbers.leakage.val_in_gold)
     return numbers.leakage.suspected or known > (1 - NEARLY_ALL) * numbers.val_rows
 
 

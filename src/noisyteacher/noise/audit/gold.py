@@ -55,7 +55,10 @@ def class_numbers(y: Any, classes: Sequence[str]) -> Int[np.ndarray, " n"]:
     """Classes as int64: integers as they stand, texts as class names, else as numbers in text."""
     if isinstance(y, Tensor):
         y = y.detach().cpu().numpy()
-    array = np.asarray(y)
+    try:
+        array = np.asarray(y)
+    except ValueError:
+        raise InputError("y must have one true class per row, but its rows differ.") from None
     if array.ndim != 1:
         raise InputError(f"y must have one true class per row, but its shape is {array.shape}.")
     if array.dtype.kind in "iu":

@@ -18,9 +18,9 @@ SURE = 1e-3
 class Leakage:
     """Signs that V is not new to the teacher."""
 
-    val_in_train: list[str]  # ids of V that are in A too
+    val_in_gold: list[str]  # ids of V that are in A too
     val_in_pool: list[str]  # ids of V that are in the pool too
-    train_in_pool: list[str]  # ids of A that are in the pool too
+    gold_in_pool: list[str]  # ids of A that are in the pool too
     excess_confidence: float  # the largest share of rows by which V is more confident, 0 to 1
     p_value: float  # of V being no more confident than the pool; 1 without a pool
     suspected: bool  # whether V is too confident to be new
@@ -29,23 +29,24 @@ class Leakage:
 def look_for_leaks(
     val_margin: Float[np.ndarray, " n"],
     pool_margin: Float[np.ndarray, " p"] | None,
-    ids: tuple[np.ndarray, np.ndarray, np.ndarray],
+    val_ids: np.ndarray,
+    gold_ids: np.ndarray,
+    pool_ids: np.ndarray,
 ) -> Leakage:
-    """Compare V's margins with the pool's; ``ids`` are those of V, A and the pool, as given.
+    """Compare V's margins with the pool's, and the ids of V, A and the pool as they were given.
 
     A teacher is surer of what it was trained on, so V should not look more confident than the
     pool. An easier V looks the same: either way alpha would be too high on the pool.
     """
-    val_ids, train_ids, pool_ids = ids
     excess, p_value = 0.0, 1.0
     if pool_margin is not None:
         # The distribution function of the larger numbers is the lower one.
         test = ks_2samp(val_margin, pool_margin, alternative="less", method="asymp")
         excess, p_value = float(test.statistic), float(test.pvalue)
     return Leakage(
-        val_in_train=_shared(val_ids, train_ids),
+        val_in_gold=_shared(val_ids, gold_ids),
         val_in_pool=_shared(val_ids, pool_ids),
-        train_in_pool=_shared(train_ids, pool_ids),
+        gold_in_pool=_shared(gold_ids, pool_ids),
         excess_confidence=excess,
         p_value=p_value,
         suspected=excess >= FAR and p_value < SURE,

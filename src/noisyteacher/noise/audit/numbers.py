@@ -20,7 +20,6 @@ class Numbers:
     num_classes: int
     stored: int  # classes stored per row
     val_rows: int
-    train_rows: int  # of A, as far as they were named
     pool_rows: int  # 0 where no pool was given; then V stands in for it below
     lower_bound: float
     threshold: float  # the accuracy that k(x) asks of a shortlist

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.stats import chi2, norm
 
-from noisyteacher.noise.audit.curve import GRID
+from noisyteacher.noise.audit.curve import margin_grid
 from noisyteacher.noise.audit.reading import PoolReading, ValReading
 from noisyteacher.noise.isotonic import fit_step_isotonic, step_value
 from noisyteacher.noise.teacher import MIN_CLASS_ROWS
@@ -64,12 +64,21 @@ class PerClass:
 
 
 @dataclass(frozen=True)
-class _Excess:
-    """Right answers per group beyond what the margins promise, and the covariance by chance."""
+class _Stratum:
+    """Rows with neighbouring margins, by group."""
 
-    excess: Float[np.ndarray, " c"]
-    covariance: Float[np.ndarray, "c c"]
-    rows: Int[np.ndarray, " c"]
+    rows: Float[np.ndarray, " c"]
+    excess: Float[np.ndarray, " c"]  # right answers beyond the stratum's share of them
+    chance: float  # scale of the excess's covariance, were it drawn without regard to groups
+
+    @property
+    def variance(self) -> Float[np.ndarray, " c"]:
+        return np.asarray(self.chance * self.rows * (self.rows.sum() - self.rows))
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "c c"]:
+        both = self.rows.sum() * np.diag(self.rows) - np.outer(self.rows, self.rows)
+        return np.asarray(self.chance * both)
 
 
 def look_at_classes(val: ValReading, pool: PoolReading, names: Sequence[str]) -> PerClass:
@@ -91,29 +100,28 @@ def compare_curves(val: ValReading) -> ClassCurves:
     predicted = np.bincount(val.predicted, minlength=val.num_classes)
     enough = predicted >= MIN_CLASS_ROWS
     group = np.where(enough, np.cumsum(enough) - 1, enough.sum())[val.predicted]
-    found = _excess(val, group, int(enough.sum()) + bool((predicted[~enough] > 0).any()))
-    variance = np.diag(found.covariance)
-    if len(found.rows) < 2 or not variance.any():
-        return ClassCurves(int(enough.sum()), None, 0.0)
-    statistic = float(found.excess @ np.linalg.pinv(found.covariance) @ found.excess)
-    # Squared differences are too large by their variance, on average.
-    squared = (found.excess**2 - variance) / found.rows
-    effect = float(np.sqrt(max(0.0, squared.sum() / found.rows.sum())))
-    p_value = float(chi2.sf(statistic, len(found.rows) - 1))
-    return ClassCurves(int(enough.sum()), p_value, effect)
-
-
-def _excess(val: ValReading, group: Int[np.ndarray, " n"], groups: int) -> _Excess:
-    """Compare groups of rows within strata of neighbouring margins."""
-    strata = np.clip(len(val) // _ROWS_PER_STRATUM, 1, 50)
+    groups = int(enough.sum()) + bool((predicted[~enough] > 0).any())
     excess, covariance = np.zeros(groups), np.zeros((groups, groups))
+    for stratum in _strata(val, group, groups):
+        excess += stratum.excess
+        covariance += stratum.covariance
+    variance = np.diag(covariance)
+    if groups < 2 or not variance.any():
+        return ClassCurves(int(enough.sum()), None, 0.0)
+    statistic = float(excess @ np.linalg.pinv(covariance, rcond=1e-10, hermitian=True) @ excess)
+    # Squared differences are too large by their variance, on average.
+    squared = (excess**2 - variance) / np.bincount(group, minlength=groups)
+    effect = float(np.sqrt(max(0.0, squared.sum() / len(val))))
+    return ClassCurves(int(enough.sum()), float(chi2.sf(statistic, groups - 1)), effect)
+
+
+def _strata(val: ValReading, group: Int[np.ndarray, " n"], groups: int) -> Iterator[_Stratum]:
+    strata = np.clip(len(val) // _ROWS_PER_STRATUM, 1, 50)
     for rows in np.array_split(np.argsort(val.margin, kind="stable"), strata):
         n, hits = len(rows), int(val.right[rows].sum())
         count = np.bincount(group[rows], minlength=groups).astype(np.float64)
-        excess += np.bincount(group[rows], val.right[rows], groups) - count * hits / n
-        chance = hits * (n - hits) / (n**2 * max(1, n - 1))
-        covariance += chance * (n * np.diag(count) - np.outer(count, count))
-    return _Excess(excess, covariance, np.bincount(group, minlength=groups))
+        excess = np.bincount(group[rows], val.right[rows], groups) - count * hits / n
+        yield _Stratum(count, excess, hits * (n - hits) / (n**2 * max(1, n - 1)))
 
 
 def _reports(
@@ -124,12 +132,15 @@ def _reports(
     predicted: Int[np.ndarray, " c"],
 ) -> list[ClassReport]:
     hits = np.bincount(val.y[val.right], minlength=len(names))
-    found = _excess(val, val.predicted, len(names))
+    excess, variance = np.zeros(len(names)), np.zeros(len(names))
+    for stratum in _strata(val, val.predicted, len(names)):
+        excess += stratum.excess
+        variance += stratum.variance
     confused = _most_confused(val, len(names))
     shares = [gold / len(val), predicted / len(val)]
     shares.append(np.bincount(pool.predicted, minlength=len(names)) / len(pool))
-    reports = []
-    broken = _broken(found)
+    reports, grid = [], margin_grid(pool.margin)
+    broken = _broken(excess, variance, predicted)
     for c, name in enumerate(names):
         said, true = int(predicted[c]), int(gold[c])
         gold_share, predicted_share, pool_share = (float(share[c]) for share in shares)
@@ -140,26 +151,26 @@ def _reports(
                 predicted_rows=said,
                 precision=float(hits[c] / said) if said else None,
                 recall=float(hits[c] / true) if true else None,
-                expected_precision=float((hits[c] - found.excess[c]) / said) if said else None,
+                expected_precision=float((hits[c] - excess[c]) / said) if said else None,
                 confused_with=names[confused[c]] if confused[c] >= 0 else None,
                 gold_share=gold_share,
                 predicted_share=predicted_share,
                 pool_share=pool_share,
                 broken=bool(broken[c]),
-                alpha=_own_curve(val, c) if said >= MIN_CLASS_ROWS else None,
+                alpha=_own_curve(val, c, grid) if said >= MIN_CLASS_ROWS else None,
             )
         )
     return reports
 
 
-def _broken(found: _Excess) -> np.ndarray:
-    """(c,) bool: far less right than the margins promise, and not by chance."""
-    rows = np.maximum(found.rows, 1)
-    spread = np.sqrt(np.maximum(np.diag(found.covariance), 1e-12))
-    tested = max(1, int((found.rows >= _FEWEST_ROWS).sum()))
-    worst = norm.ppf(_BROKEN_P / tested)
-    far = (found.excess / rows < -_BROKEN_BY) & (found.excess / spread < worst)
-    return np.asarray(far & (found.rows >= _FEWEST_ROWS))
+def _broken(
+    excess: Float[np.ndarray, " c"], variance: Float[np.ndarray, " c"], rows: Int[np.ndarray, " c"]
+) -> Bool[np.ndarray, " c"]:
+    """Far less right than the margins promise, and not by chance."""
+    enough = rows >= _FEWEST_ROWS
+    worst = norm.ppf(_BROKEN_P / max(1, int(enough.sum())))
+    far = excess < -_BROKEN_BY * rows
+    return np.asarray(enough & far & (excess < worst * np.sqrt(variance)))
 
 
 def _most_confused(val: ValReading, classes: int) -> Int[np.ndarray, " c"]:
@@ -167,13 +178,13 @@ def _most_confused(val: ValReading, classes: int) -> Int[np.ndarray, " c"]:
     wrong = ~val.right
     pair, count = np.unique(val.predicted[wrong] * classes + val.y[wrong], return_counts=True)
     most = np.full(classes, -1)
-    order = np.argsort(count, kind="stable")  # the largest comes last and stays
+    order = np.lexsort((-pair, count))  # the largest comes last and stays; of equal, the lower
     most[pair[order] // classes] = pair[order] % classes
     return most
 
 
-def _own_curve(val: ValReading, label: int) -> list[float]:
+def _own_curve(val: ValReading, label: int, grid: Float[np.ndarray, " g"]) -> list[float]:
     own = val.predicted == label
     curve = fit_step_isotonic(val.margin[own], val.right[own].astype(np.float64))
-    values: list[float] = step_value(curve, GRID).tolist()
+    values: list[float] = step_value(curve, grid).tolist()
     return values

@@ -47,21 +47,27 @@ class Probe:
 
 def read_features(inputs: Any, rows: int, what: str) -> Features:
     """Inputs at the door: n texts, or numbers of shape (n, ...), dense or sparse."""
-    features: Features
+    if _is_texts(inputs):
+        texts = [str(text) for text in inputs]
+        _check_rows(len(texts), rows, what)
+        return texts
     if sp.issparse(inputs):
         features = sp.csr_matrix(inputs, dtype=np.float64)
-    elif _is_texts(inputs):
-        features = [str(text) for text in inputs]
+        numbers = features.data
     else:
         given = as_array(inputs, what)
-        features = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
-    found = features.shape[0] if not isinstance(features, list) else len(features)
-    if found != rows:
-        raise InputError(f"{what} must have {rows} rows, one for each label, but has {found}.")
-    numbers = features.data if sp.issparse(features) else features
-    if isinstance(numbers, np.ndarray) and not np.isfinite(numbers).all():
+        features = numbers = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+        if numbers.ndim < 2:
+            raise InputError(f"{what} must have shape (n, ...), but has {numbers.shape}.")
+    _check_rows(features.shape[0], rows, what)
+    if not np.isfinite(numbers).all():
         raise InputError(f"{what} must be finite numbers, but hold NaN or infinity.")
     return features
+
+
+def _check_rows(found: int, wanted: int, what: str) -> None:
+    if found != wanted:
+        raise InputError(f"{what} must have {wanted} rows, one for each label, but has {found}.")
 
 
 def probe_gold(
@@ -148,12 +154,11 @@ def _joined(val: Features, train: Features | None) -> Features:
         return val
     if isinstance(val, list) and isinstance(train, list):
         return val + train
-    if sp.issparse(val) and sp.issparse(train) and val.shape[1:] == train.shape[1:]:
-        return sp.csr_matrix(sp.vstack([val, train]))
-    dense = isinstance(val, np.ndarray) and isinstance(train, np.ndarray)
-    if dense and val.shape[1:] == train.shape[1:]:
+    if isinstance(val, list) or isinstance(train, list) or val.shape[1:] != train.shape[1:]:
+        raise InputError("the inputs of A and of V must be of one kind and one shape.")
+    if isinstance(val, np.ndarray) and isinstance(train, np.ndarray):
         return np.concatenate([val, train])
-    raise InputError("the inputs of A and of V must be of one kind and one shape.")
+    return sp.csr_matrix(sp.vstack([sp.csr_matrix(val), sp.csr_matrix(train)]))
 
 
 def _kind(features: Features) -> str:
@@ -164,5 +169,5 @@ def _kind(features: Features) -> str:
 
 def _is_texts(inputs: Any) -> bool:
     if isinstance(inputs, np.ndarray):
-        return inputs.dtype.kind == "U"
+        return bool(inputs.dtype.kind == "U")
     return isinstance(inputs, Sequence) and len(inputs) > 0 and isinstance(inputs[0], str)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import chi2
 
 from noisyteacher.noise.audit.bootstrap import (
     Bootstrap,
@@ -18,6 +19,7 @@ from noisyteacher.noise.audit.reading import ValReading
 from noisyteacher.noise.calibration import fit_temperature, tempered, tempered_slope
 
 BINS = 15
+_ERRORS_TO_TEST = 1.0
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 
 
@@ -41,6 +43,7 @@ class Scores:
     brier: Interval  # sum over classes of squared errors, 0 to 2
     ece: Interval  # expected calibration error of the top class
     overconfidence: Interval  # mean probability of the top class less accuracy
+    p_value: float  # of errors like these, were the probabilities right: chi-squared over the bins
     reliability: Reliability
 
 
@@ -108,13 +111,27 @@ def _scores(
     drawn: Float[np.ndarray, "replicates m"],
 ) -> Scores:
     mean = columns.mean(axis=0)
+    sure = tempered(val.logs, val.times, inverse)[:, 0]
     return Scores(
         log_loss=interval(mean[0], drawn[:, 0]),
         brier=interval(mean[1], drawn[:, 1]),
         ece=pivot_interval(float(np.abs(mean[3:]).sum()), np.abs(drawn[:, 3:]).sum(axis=1)),
         overconfidence=interval(mean[2], drawn[:, 2]),
-        reliability=_reliability(tempered(val.logs, val.times, inverse)[:, 0], val.right),
+        p_value=_calibration_test(sure, val.right),
+        reliability=_reliability(sure, val.right),
     )
+
+
+def _calibration_test(sure: Float[np.ndarray, " n"], right: np.ndarray) -> float:
+    bins = _bins(sure)
+    variance = np.bincount(bins, sure * (1 - sure), BINS)
+    # Where hardly an error is expected a single one would decide; such bins are tested as one.
+    bins = np.where(variance < _ERRORS_TO_TEST, BINS, np.arange(BINS))[bins]
+    variance = np.bincount(bins, sure * (1 - sure), BINS + 1)
+    gap = np.bincount(bins, sure - right, BINS + 1)
+    tested = variance > 0
+    statistic = float((gap[tested] ** 2 / np.maximum(variance[tested], _ERRORS_TO_TEST)).sum())
+    return float(chi2.sf(statistic, max(1, int(tested.sum()))))
 
 
 def _reliability(sure: Float[np.ndarray, " n"], right: np.ndarray) -> Reliability:
@@ -126,4 +143,4 @@ def _reliability(sure: Float[np.ndarray, " n"], right: np.ndarray) -> Reliabilit
 
 
 def _bins(sure: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    return np.clip(np.ceil(sure * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    return np.asarray(np.clip(np.ceil(sure * BINS).astype(np.int64) - 1, 0, BINS - 1))

@@ -46,7 +46,7 @@ class ValReading:
     @property
     def right(self) -> Bool[np.ndarray, " n"]:
         """Where the teacher's first choice is the truth."""
-        return self.predicted == self.y
+        return np.asarray(self.predicted == self.y)
 
 
 def read_pool(labels: TeacherLabels) -> PoolReading:

@@ -1,0 +1,158 @@
+"""How fast the audit is, at 1 000 classes, 10 000 rows of V and 1.2 million pool rows.
+
+    python benchmarks/audit.py [--csv PATH] [--small]
+
+The labels are read from a top-20 store on disk, in a process of its own that then audits them with
+1 000 bootstrap replicates. The bar: 20 s on 2 cores, everything after the imports counted.
+
+`--small` runs it at a twentieth of the size, to see that it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.machine import commit, hardware, versions
+from noisyteacher.noise.audit import audit, read_gold
+
+CHUNK = 10_000
+
+
+@dataclass(frozen=True)
+class Size:
+    classes: int
+    val: int
+    pool: int
+    stored: int = 20
+    replicates: int = 1_000
+
+
+FULL = Size(classes=1_000, val=10_000, pool=1_200_000)
+SMALL = Size(classes=200, val=1_000, pool=60_000)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    what: str
+    rows: int
+    seconds: float
+    note: str
+    peak_gib: float | None = None
+
+
+def simulate_teacher(rows: int, classes: int, stored: int) -> tuple[np.ndarray, ...]:
+    """Top classes and their probabilities, the tail, and the truth, like a teacher on ImageNet."""
+    index = np.empty((rows, stored), np.int64)
+    prob = np.empty((rows, stored), np.float32)
+    truth = np.empty(rows, np.int64)
+    for start in range(0, rows, CHUNK):
+        part = slice(start, min(start + CHUNK, rows))
+        rng = np.random.default_rng(start)
+        n = part.stop - start
+        logits = rng.standard_normal((n, classes), dtype=np.float32) * 1.2
+        truth[part] = rng.integers(0, classes, n)
+        logits[np.arange(n), truth[part]] += rng.gamma(10, 0.5, n).astype(np.float32)
+        top = torch.topk(torch.softmax(1.3 * torch.from_numpy(logits), dim=1), stored, dim=1)
+        prob[part], index[part] = top.values.numpy(), top.indices.numpy()
+    return index, prob, np.maximum(1 - prob.sum(axis=1), 0), truth
+
+
+def write_files(folder: Path, size: Size) -> None:
+    """One store of V and pool, whose rows repeat under other ids, and V's gold labels."""
+    distinct = min(100_000, size.val + size.pool)
+    index, prob, tail, truth = simulate_teacher(distinct, size.classes, size.stored)
+    take = np.arange(size.val + size.pool) % distinct
+    classes = [f"class {label}" for label in range(size.classes)]
+    ids = [f"image/{number}" for number in range(len(take))]
+    labels = TeacherLabels.from_topk(ids, index[take], prob[take], tail[take], classes)
+    labels.save(folder / "labels")
+    with (folder / "gold.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "label"])
+        writer.writerows((ids[row], classes[truth[row]]) for row in range(size.val))
+
+
+def run_audit(folder: Path, replicates: int) -> tuple[float, float, float, str]:
+    """Seconds to open and to audit, peak memory in GiB, and the recommendation."""
+    started = time.perf_counter()
+    labels = TeacherLabels.open(folder / "labels", extras=())
+    gold = read_gold(folder / "gold.csv", labels)
+    opened = time.perf_counter()
+    result = audit(labels, gold.y, gold.ids, replicates=replicates)
+    result.to_dict()
+    ended = time.perf_counter()
+    return opened - started, ended - opened, peak_gib(), result.recommendation.method
+
+
+def peak_gib() -> float:
+    """The most memory this process has held; unlike getrusage, nothing of its parent's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 2**20
+    raise RuntimeError("this system does not tell a process its peak memory")
+
+
+def measure(size: Size) -> list[Measurement]:
+    with tempfile.TemporaryDirectory() as name:
+        write_files(Path(name), size)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            done = pool.submit(run_audit, Path(name), size.replicates).result()
+    opened, audited, peak, method = done
+    rows = size.val + size.pool
+    return [
+        Measurement(f"open the top-{size.stored} store and gold.csv", rows, opened, ""),
+        Measurement("audit", rows, audited, f"{size.replicates} replicates, {method}"),
+        Measurement("all", rows, opened + audited, f"|V| = {size.val}", peak),
+    ]
+
+
+def show(measurements: list[Measurement]) -> None:
+    table = Table("what", "rows", "seconds", "peak GiB", "")
+    for m in measurements:
+        peak = "" if m.peak_gib is None else f"{m.peak_gib:.2f}"
+        table.add_row(m.what, f"{m.rows:,}", f"{m.seconds:.2f}", peak, m.note)
+    console = Console(width=120)
+    console.print(table)
+    console.print(f"{hardware()}, {torch.get_num_threads()} threads; {versions()}; {commit()}")
+
+
+def write_csv(path: Path, size: Size, measurements: list[Measurement]) -> None:
+    where = asdict(size) | {
+        "hardware": hardware(),
+        "threads": torch.get_num_threads(),
+        "commit": commit(),
+        **versions(),
+    }
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*asdict(measurements[0]), *where])
+        writer.writeheader()
+        writer.writerows(asdict(m) | where for m in measurements)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--csv", type=Path, help="write the table here as well")
+    parser.add_argument("--small", action="store_true", help="a twentieth of the size")
+    arguments = parser.parse_args()
+    size = SMALL if arguments.small else FULL
+    measurements = measure(size)
+    show(measurements)
+    if arguments.csv:
+        write_csv(arguments.csv, size, measurements)
+
+
+if __name__ == "__main__":
+    main()

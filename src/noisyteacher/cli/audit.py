@@ -1,0 +1,137 @@
+"""``noisyteacher audit``: is this teacher worth it, how noisy is it, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisyteacher.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from noisyteacher.data import Dataset
+    from noisyteacher.labels import TeacherLabels
+    from noisyteacher.noise.audit import Gold
+
+EPILOG = """
+**Example:** `noisyteacher audit labels --gold gold.csv`
+
+**Example:** `noisyteacher audit val-labels --pool pool-labels --gold gold.csv --inputs texts.csv`
+"""
+
+
+def audit(
+    store: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, file_okay=False, help="Label store with V's rows; its other rows are pool."
+        ),
+    ],
+    gold: Annotated[
+        Path,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="V: a .csv or .parquet table with the columns id and label.",
+        ),
+    ],
+    pool: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Label store of the pool, if apart."),
+    ] = None,
+    trained_on: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A, which the teacher may have been trained on: a table like V's, or ids alone.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            help="Dataset with the inputs of V (and A), for a probe of the gold labels alone: a "
+            "table with an id column and text or numbers, or a folder of images."
+        ),
+    ] = None,
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="Probe the store's embeddings of V instead.")
+    ] = False,
+    lower_bound: Annotated[
+        float, typer.Option(min=0, max=1, help="Alpha's lower bound in training.")
+    ] = 0.5,
+    replicates: Annotated[int, typer.Option(min=50, help="Bootstrap replicates.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Measure a teacher on a few gold labels, before anyone trains anything.
+
+    Reports how good and how well calibrated the teacher is, how far its labels can be trusted and
+    where, whether V is like the pool and unknown to the teacher, and a method with the reasons for
+    it; also when the labels are better left alone. With inputs, or embeddings, a model of the gold
+    labels alone is compared with the teacher.
+    """
+    import orjson
+    from rich.console import Console
+
+    from noisyteacher.labels import TeacherLabels
+    from noisyteacher.noise.audit import audit as run_audit
+    from noisyteacher.noise.audit import read_gold
+
+    if embeddings and inputs is not None:
+        raise InputError("--inputs and --embeddings exclude each other.")
+    labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())
+    val = read_gold(gold, labels)
+    known = None if trained_on is None else read_gold(trained_on, labels, needs_labels=False)
+    with Console(stderr=True).status(f"Auditing {len(labels)} labels"):
+        result = run_audit(
+            labels,
+            val.y,
+            val.ids,
+            pool=None if pool is None else TeacherLabels.open(pool, extras=()),
+            gold_ids=None if known is None else known.ids,
+            **_probe_inputs(labels, val, known, inputs, embeddings),
+            lower_bound=lower_bound,
+            replicates=replicates,
+            seed=seed,
+        )
+    typer.echo(orjson.dumps(result.to_dict()).decode() if json else result.summary())
+
+
+def _probe_inputs(
+    labels: TeacherLabels, val: Gold, known: Gold | None, inputs: str | None, embeddings: bool
+) -> dict[str, Any]:
+    if embeddings:
+        # Not those of A: a teacher tells apart what it was trained on better than anything new.
+        return {"inputs": labels.take(val.ids).extras["embedding"]}
+    if inputs is None:
+        return {}
+    dataset = _load(inputs)
+    given = {"inputs": _rows(dataset, val.ids)}
+    if known is not None and known.y is not None:
+        given |= {"gold_inputs": _rows(dataset, known.ids), "gold_y": known.y}
+    return given
+
+
+def _load(place: str) -> Dataset:
+    from noisyteacher.data import load_dataset
+
+    try:
+        return load_dataset(place)
+    except InputError:
+        # Inputs may well come without labels; anything else that is wrong is wrong here too.
+        return load_dataset(place, label=None)
+
+
+def _rows(dataset: Dataset, ids: np.ndarray) -> Any:
+    from noisyteacher.data.dataset import positions_of
+
+    # A table's ids are read as numbers where they look like numbers.
+    known = dataset.ids.astype(str) if ids.dtype.kind == "U" else dataset.ids
+    rows = positions_of(known, ids, f"the inputs {dataset.name}")
+    if isinstance(dataset.inputs, list):
+        return [dataset.inputs[row] for row in rows]
+    return dataset.inputs[rows]

@@ -1,0 +1,267 @@
+"""``noisyteacher distill``: your gold file, your pool and your teacher's labels to a student."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisyteacher.errors import NoisyTeacherWarning
+
+if TYPE_CHECKING:
+    from noisyteacher.distill import Distilled
+    from noisyteacher.distill.task import Task
+
+EPILOG = """
+**Example:** `noisyteacher distill --gold gold.csv --pool pool.csv --labels labels --out runs/mine`
+
+**Example:** `noisyteacher distill --gold gold/ --pool pool/ --labels labels --student resnet20
+--compare --out runs/images`
+"""
+
+
+def distill(
+    gold: Annotated[
+        Path,
+        typer.Option(
+            help="Examples with true labels: a .csv, .jsonl or .parquet file with the columns id, "
+            "text (or numbers: a table) and label; or a folder with one folder of images per class."
+        ),
+    ],
+    pool: Annotated[
+        Path, typer.Option(help="Examples without labels, of the same kind; labels are ignored.")
+    ],
+    labels: Annotated[
+        list[Path],
+        typer.Option(
+            help="What the teacher said of the pool and of the gold (or --val) examples: a label "
+            "store, or probabilities (.npy in the order gold, pool; .csv or .parquet with ids). "
+            "Repeatable."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run; the student comes into student/.")],
+    val: Annotated[
+        Path | None,
+        typer.Option(help="V: labelled examples that the teacher never saw (else split off gold)."),
+    ] = None,
+    selection: Annotated[
+        Path | None,
+        typer.Option(help="S: labelled examples that choose the student (else split off gold)."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Labelled examples for a last word; they choose nothing.")
+    ] = None,
+    student: Annotated[
+        str,
+        typer.Option(
+            help="auto; linear or mlp (text, tables); resnet20, resnet56, ..., mobilenet (images); "
+            "or a Hugging Face encoder's name or folder (text)."
+        ),
+    ] = "auto",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Try this method, such as 'SLaM(hard=True)', not the defaults."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also train vanilla, teacher-free and other rivals.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only gold labels and the method the audit recommends.")
+    ] = False,
+    generations: Annotated[
+        int, typer.Option(min=1, help="2: the students label the pool anew and teach once more.")
+    ] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of each student (default: by kind of data).")
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Class names of .npy probabilities, with commas between.")
+    ] = None,
+    logits: Annotated[
+        bool, typer.Option("--logits", help="The numbers in a --labels file are logits.")
+    ] = False,
+    id_column: Annotated[
+        str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="The column of texts (default: text).")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="The column of true labels (default: label).")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(min=1, help="Side to which images are brought.")
+    ] = None,
+    flip: Annotated[
+        bool, typer.Option(help="Whether images may be mirrored (not so for digits or letters).")
+    ] = True,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda if any).")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop cleanly after so many minutes.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Train a student on your gold labels and your teacher's labels of the pool.
+
+    The student of gold labels alone is always trained too; whoever is best on the selection set S
+    is kept and the reasons are said. V and S are split off the gold examples unless given. Started
+    again with the same files, the run goes on where it was.
+    """
+    from noisyteacher.distill import DistillSettings, FileOptions, gather, run_distill
+    from noisyteacher.methods import parse
+
+    say = _quiet if json else _say
+    settings = DistillSettings(
+        student=student,
+        methods=tuple(parse(text) for text in method or ()),
+        compare=compare,
+        quick=quick,
+        generations=generations,
+        epochs=epochs,
+        flip=flip,
+        seed=seed,
+    )
+    with warnings_as_lines() as notes:
+        task = gather(
+            gold=gold,
+            pool=pool,
+            labels=list(labels),
+            val=val,
+            selection=selection,
+            test=test,
+            classes=None if classes is None else [name.strip() for name in classes.split(",")],
+            logits=logits,
+            files=FileOptions(id_column, text_column, label_column, image_size),
+            seed=seed,
+        )
+        say(_sizes_in_words(task))
+        done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
+    _show(done, out, notes, json)
+
+
+def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
+    import orjson
+
+    if not done.finished:
+        raise typer.Exit(_out_of_time(done, json))
+    page = _write_report(done, out, notes)
+    if json:
+        outcome = {"student": str(out / "student"), "report": str(page), "notes": notes}
+        typer.echo(orjson.dumps(outcome | done.student.about).decode())
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(done))
+    console.print(done.verdict(), soft_wrap=True, highlight=False, markup=False)
+    console.print(
+        f"Student: {out / 'student'}   Card: {out / 'student' / 'README.md'}   Report: {page}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+
+
+def _out_of_time(done: Distilled, json: bool) -> int:
+    names = [outcome.candidate.name for outcome in done.outcomes]
+    if json:
+        import orjson
+
+        typer.echo(orjson.dumps({"finished": False, "trained": names}).decode())
+    else:
+        typer.echo(
+            f"Time is up: {len(names)} students are trained. Start the same command again to go on."
+        )
+    return 0
+
+
+def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
+    from noisyteacher.bench.figures import draw_alpha_curve
+    from noisyteacher.report.page import write_page
+
+    task, pictures = done.task, {}
+    if done.noise is not None:
+        stem = out / "pictures" / "alpha"
+        val = task.split.val
+        draw_alpha_curve(done.noise, task.labels.take(task.ids[val]), task.y[val], stem)
+        pictures["α(x): how likely the teacher's label is right, by its margin"] = (
+            stem.with_suffix(".png")
+        )
+    page = out / "report.html"
+    header, *lines = _lines(done)
+    said = [done.verdict(), _sizes_in_words(task), *notes]
+    write_page(page, f"noisyteacher distill: {task.name}", header, lines, pictures, said)
+    return page
+
+
+def _lines(done: Distilled) -> list[tuple[str, ...]]:
+    lines: list[tuple[str, ...]] = [("student", "S, %", "test, %", "seconds", "kept")]
+    for outcome in done.outcomes:
+        line = done.line(outcome)
+        test = line["accuracy_on_test"]
+        lines.append(
+            (
+                line["candidate"],
+                f"{line['accuracy_on_S']:.2f}",
+                "" if test is None else f"{test:.2f}",
+                f"{line['seconds']:.1f}",
+                "yes" if line["kept"] else "",
+            )
+        )
+    return lines
+
+
+def _table(done: Distilled) -> Any:
+    from rich.table import Table
+
+    header, *lines = _lines(done)
+    right = done.task.teacher_accuracy
+    table = Table(title=f"Accuracy after the last epoch; the teacher: {right:.2f} % of V")
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i > 0)
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _sizes_in_words(task: Task) -> str:
+    sizes = task.sizes
+    return (
+        f"{sizes['gold']} gold examples (A), {sizes['V']} in V, {sizes['S']} in S, "
+        f"{sizes['pool']} in the pool, {sizes['test']} test examples, "
+        f"{len(task.classes)} classes; the teacher is right on {task.teacher_accuracy:.1f} % of V."
+    )
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _quiet(text: str) -> None:
+    pass
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[list[str]]:
+    """Print this package's warnings as plain lines, once each, and collect them."""
+    notes: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NoisyTeacherWarning)
+        warnings.showwarning = _collector(notes, warnings.showwarning)
+        yield notes
+
+
+def _collector(notes: list[str], usual: Callable[..., None]) -> Callable[..., None]:
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, NoisyTeacherWarning):
+            usual(message, category, *rest, **more)
+        elif str(message) not in notes:
+            notes.append(str(message))
+            typer.echo(f"Note: {message}", err=True)
+
+    return show

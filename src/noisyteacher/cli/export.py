@@ -1,0 +1,48 @@
+"""``noisyteacher export``: a student as an ONNX file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisyteacher.errors import InputError
+
+EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onnx`"
+
+
+def export(
+    student: Annotated[Path, typer.Argument(help="A saved student's folder.")],
+    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Write a student as one ONNX file that ONNX Runtime runs with the same outputs.
+
+    Normalisation is inside the file. Its input is `image` (uint8, rows × height × width × 3),
+    `table` (float32, rows × features), or for texts what the featurizer beside the student makes
+    of them. Needs `pip install 'noisyteacher[onnx]'`.
+    """
+    import orjson
+
+    from noisyteacher.distill import load_student
+    from noisyteacher.distill.export import export_onnx, input_names
+
+    if onnx.exists() and not overwrite:
+        raise InputError(f"{onnx} exists already; --overwrite would replace it.")
+    loaded = load_student(student)
+    export_onnx(loaded, onnx)
+    summary = {
+        "file": str(onnx),
+        "inputs": list(input_names(loaded)),
+        "classes": list(loaded.classes),
+        "bytes": onnx.stat().st_size,
+    }
+    if json:
+        typer.echo(orjson.dumps(summary).decode())
+    else:
+        typer.echo(
+            f"{onnx}: {summary['bytes']:,} bytes, from {', '.join(input_names(loaded))} to logits "
+            f"of {len(loaded.classes)} classes."
+        )

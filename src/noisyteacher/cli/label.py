@@ -1,0 +1,171 @@
+"""``noisyteacher label``: bulk inference with a model of yours, into a label store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from noisyteacher.distill.bulk import Progress
+
+EPILOG = """
+**Example:** `noisyteacher label runs/mine/student pool.csv --out labels`
+
+**Example:** `noisyteacher label my_teacher:logits gold.csv pool.csv --classes neg,pos --out labels`
+
+where `my_teacher.py` in the current folder has `def logits(ids, inputs)` that returns an array
+(rows, classes). This runs your own code.
+"""
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def label(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A saved student's folder, a Hugging Face text classifier's folder or name, or "
+            "package.module:function, which is imported and run."
+        ),
+    ],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files or folders to label: .csv, .jsonl, .parquet, .npz, or image folders."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the new label store.")],
+    classes: Annotated[
+        str | None, typer.Option(help="Class names with commas between, for a function's logits.")
+    ] = None,
+    k: Annotated[int | None, typer.Option(help="Classes to store per row (default: all).")] = None,
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="Store the penultimate layer too (for VID).")
+    ] = False,
+    view_passes: Annotated[
+        int,
+        typer.Option(min=0, help="Store mean and spread over so many random crops (UPS: 10)."),
+    ] = 0,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Examples at a time; halved where memory runs out.")
+    ] = 256,
+    shard_size: Annotated[
+        int, typer.Option(min=1, help="Examples per shard: what a kill can cost.")
+    ] = 8192,
+    max_length: Annotated[
+        int, typer.Option(min=1, help="Tokens per text, for Hugging Face classifiers.")
+    ] = 256,
+    id_column: Annotated[
+        str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="The column of texts (default: text).")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(min=1, help="Side to which images are brought.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda if any).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random crops.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Label a dataset with a model, once, and store what it says.
+
+    Finished shards wait in STORE.partial: started again after a kill, the command goes on where it
+    was, and the store appears only when it is whole. Rows without ids are named after their file,
+    pool/0, pool/1, ..., as `distill` names them.
+    """
+    import orjson
+    import torch
+
+    from noisyteacher.distill.bulk import label_files
+    from noisyteacher.distill.files import FileOptions, read_examples
+    from noisyteacher.distill.teachers import open_teacher
+
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    teacher = open_teacher(
+        model,
+        device=where,
+        classes=None if classes is None else [name.strip() for name in classes.split(",")],
+        k=k,
+        embeddings=embeddings,
+        view_passes=view_passes,
+        max_length=max_length,
+    )
+    options = FileOptions(id_column, text_column, None, image_size)
+    parts = [read_examples(source, options, labelled=False) for source in sources]
+    began = time.monotonic()
+    with _progress(json) as on_progress:
+        labels = label_files(
+            teacher,
+            parts,
+            out,
+            settings=repr((k, embeddings, view_passes, max_length)),
+            batch_size=batch_size,
+            shard_size=shard_size,
+            seed=seed,
+            overwrite=overwrite,
+            on_progress=on_progress,
+            say=lambda text: None if json else typer.echo(text, err=True),
+        )
+    summary = {
+        "store": str(out),
+        "rows": len(labels),
+        "classes": list(labels.classes),
+        "extras": sorted(labels.extras),
+        "teacher": labels.teacher,
+        "seconds": round(time.monotonic() - began, 2),
+    }
+    if json:
+        typer.echo(orjson.dumps(summary).decode())
+    else:
+        typer.echo(
+            f"{len(labels)} rows, {labels.num_classes} classes, in {summary['seconds']} s: {out}"
+        )
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A bar on a terminal, now and then a line elsewhere: rate and time left."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda progress: None
+    elif console.is_terminal:
+        from rich import progress as rich_progress
+
+        columns = (
+            rich_progress.TextColumn("Labelling"),
+            rich_progress.BarColumn(),
+            rich_progress.MofNCompleteColumn(),
+            rich_progress.TextColumn("{task.fields[rate]:.0f}/s"),
+            rich_progress.TimeRemainingColumn(),
+        )
+        with rich_progress.Progress(*columns, console=console) as bar:
+            task = bar.add_task("", total=None, rate=0.0)
+            yield lambda p: bar.update(task, completed=p.done, total=p.total, rate=p.rate)
+    else:
+        yield _lines_of_progress()
+
+
+def _lines_of_progress() -> Callable[[Progress], None]:
+    last = time.monotonic()
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > _SECONDS_BETWEEN_LINES or progress.done == progress.total:
+            last = now
+            typer.echo(
+                f"{progress.done} of {progress.total} labelled, {progress.rate:.0f} a second, "
+                f"about {progress.seconds_left:.0f} s left",
+                err=True,
+            )
+
+    return show

@@ -1,0 +1,121 @@
+"""``noisyteacher audit`` on small stores."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from noisyteacher.cli.audit import EPILOG, audit
+from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.labels import TeacherLabels
+
+NAMES = ("neg", "pos")
+FAST = ("--replicates", "50")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A store of V, A and pool with embeddings, and tables of gold labels and inputs."""
+    place = tmp_path_factory.mktemp("audit")
+    rng = np.random.default_rng(0)
+    n = 900
+    y = rng.integers(0, 2, n)
+    x = rng.normal(size=(n, 3)) + 2.0 * y[:, None]
+    said = np.where(rng.random(n) < 0.65, y, 1 - y)
+    sure = rng.uniform(0.55, 0.95, n)
+    probs = np.where(np.arange(2) == said[:, None], sure[:, None], 1 - sure[:, None])
+    ids = [f"r{i}" for i in range(n)]
+    labels = TeacherLabels.from_probs(ids, probs, NAMES, extras={"embedding": x}, teacher="big")
+    labels.save(place / "labels")
+    labels.take(ids[:300]).save(place / "val")
+    labels.take(ids[250:]).save(place / "pool")
+    words = (("dull", "flat", "film"), ("bright", "funny", "film"))
+    texts = [" ".join(rng.choice(words[label], 5)) for label in y]
+    write(place / "gold.csv", "id,label", [f"{ids[i]},{NAMES[y[i]]}" for i in range(300)])
+    write(place / "a.csv", "id,label", [f"{ids[i]},{NAMES[y[i]]}" for i in range(300, 340)])
+    write(place / "texts.csv", "id,text", [f"{ids[i]},{texts[i]}" for i in range(340)])
+    numbers = [f"{ids[i]},{y[i]},{x[i, 0]},{x[i, 1]}" for i in range(300)]
+    write(place / "numbers.csv", "id,label,a,b", numbers)
+    return place
+
+
+def write(path, header, lines):
+    path.write_text("\n".join([header, *lines]) + "\n")
+
+
+def run(*arguments):
+    app = typer.Typer()
+    app.command(epilog=EPILOG)(audit)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def run_json(*arguments):
+    result = run(*arguments, *FAST, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_summary_for_people(folder):
+    result = run(folder / "labels", "--gold", folder / "gold.csv", *FAST)
+    assert result.exit_code == 0
+    for part in ("teacher big", "V 300 rows, pool 600 rows", "Recommendation: "):
+        assert part in result.stdout
+
+
+def test_json_with_a_probe_of_texts(folder):
+    found = run_json(
+        folder / "labels",
+        *("--gold", folder / "gold.csv", "--trained-on", folder / "a.csv"),
+        *("--inputs", folder / "texts.csv"),
+    )
+    assert found["numbers"]["pool_rows"] == 560
+    assert found["numbers"]["probe"]["rows"] == 340
+    assert found["numbers"]["probe"]["kind"] == "text"
+    assert found["recommendation"]["method"] == "GoldOnly()"
+    assert not found["recommendation"]["distill"]
+    assert "worse_than_gold" in [finding["code"] for finding in found["findings"]]
+
+
+def test_a_label_column_among_the_inputs_is_no_feature(folder):
+    arguments = (folder / "val", "--gold", folder / "gold.csv")
+    numbers = run_json(*arguments, "--inputs", folder / "numbers.csv")["numbers"]
+    assert numbers["pool_rows"] == 0
+    assert numbers["probe"]["kind"] == "table"
+    assert numbers["probe"]["accuracy"]["value"] < 1
+
+
+def test_embeddings_of_the_store(folder):
+    found = run_json(folder / "labels", "--gold", folder / "gold.csv", "--embeddings")
+    assert found["numbers"]["probe"]["accuracy"]["value"] > 0.9
+
+
+def test_a_pool_apart(folder):
+    found = run_json(
+        folder / "val", "--gold", folder / "gold.csv", "--pool", folder / "pool", "--seed", 3
+    )
+    assert found["numbers"]["pool_rows"] == 600
+    assert found["numbers"]["seed"] == 3
+    assert len(found["numbers"]["leakage"]["val_in_pool"]) == 50
+
+
+def test_bad_input(folder, tmp_path):
+    store, gold = folder / "labels", folder / "gold.csv"
+    both = run(store, "--gold", gold, "--embeddings", "--inputs", folder / "texts.csv")
+    assert isinstance(both.exception, InputError)
+    write(tmp_path / "unknown.csv", "id,label", ["r0,neg", "zzz,pos"])
+    unknown = run(store, "--gold", tmp_path / "unknown.csv")
+    assert isinstance(unknown.exception, MissingIdsError)
+    assert "'zzz'" in str(unknown.exception)
+    write(tmp_path / "few.csv", "id,text", ["r0,a", "r1,b"])
+    few = run(store, "--gold", gold, "--inputs", tmp_path / "few.csv")
+    assert "298 ids are not in the inputs few" in str(few.exception)
+    no_embedding = run(folder / "pool", "--gold", tmp_path / "absent.csv")
+    assert no_embedding.exit_code == 2
+
+
+def test_help_shows_an_example():
+    assert "noisyteacher audit labels --gold gold.csv" in run("--help").stdout

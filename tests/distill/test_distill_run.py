@@ -1,0 +1,211 @@
+"""The candidates trained and judged: gold only always among them, the best on S kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from sklearn.linear_model import LogisticRegression
+from user_files import MOODS, noisy_probs, reviews
+
+from noisyteacher.bench.results import read_rows
+from noisyteacher.data import Tfidf
+from noisyteacher.distill import (
+    Distilled,
+    DistillSettings,
+    distill,
+    gather,
+    load_student,
+    run_distill,
+)
+from noisyteacher.distill.candidates import FLOOR, choose_candidates
+from noisyteacher.distill.floor import train_floor
+from noisyteacher.distill.inputs import fit_format
+from noisyteacher.distill.task import Task
+from noisyteacher.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import Consistency, GoldOnly, SLaM, Vanilla, Weighted
+from noisyteacher.train import Adam, TrainConfig
+
+QUICK = TrainConfig(2, 64, Adam(0.02), gold_repeat=5, steps_per_epoch=10)
+
+
+def columns(count: int, right: float) -> dict[str, Any]:
+    """Reviews: 40 gold, 60 V, 60 S, the rest pool but for 40 test examples."""
+    texts, y = reviews(count)
+    ids = np.array([f"r{i}" for i in range(count)])
+    names = np.array(MOODS)[y]
+
+    def part(start: int, stop: int) -> tuple[Any, ...]:
+        return ids[start:stop], texts[start:stop], names[start:stop]
+
+    return {
+        "gold": part(0, 40),
+        "val": part(40, 100),
+        "selection": part(100, 160),
+        "pool": (ids[160:-40], texts[160:-40]),
+        "test": part(count - 40, count),
+        "labels": TeacherLabels.from_probs(ids, noisy_probs(y, 2, right), MOODS, teacher="planted"),
+    }
+
+
+def make(right: float = 0.8, count: int = 320) -> Task:
+    return gather(**columns(count, right))
+
+
+def run(task: Task, out: Path | None = None, **settings: Any) -> Distilled:
+    chosen = DistillSettings(**{"training": QUICK} | settings)
+    return run_distill(task, chosen, out, device="cpu", quiet=True)
+
+
+def test_a_run_leaves_a_student_a_card_and_rows(tmp_path: Path) -> None:
+    task = make()
+    done = run(task, tmp_path / "run", compare=True)
+    names = [outcome.candidate.name for outcome in done.outcomes]
+    assert names[:2] == [FLOOR, "GoldOnly()"]
+    assert {"Vanilla()", "Consistency(inner=None)"} <= set(names)
+    assert "Consistency(inner=SLaM(hard=True, per_class=True))" in names
+    assert len(set(names)) == len(names)
+    assert done.best.selection == max(outcome.selection for outcome in done.outcomes)
+
+    student = load_student(tmp_path / "run" / "student")
+    chosen = task.split.selection
+    texts = [task.inputs[i] for i in chosen]
+    right = student.predict(texts) == np.array(MOODS)[task.y[chosen]]
+    assert 100 * right.mean() == pytest.approx(done.best.selection)
+    assert task.test is not None
+    tested = student.predict(list(task.test.inputs)) == np.array(MOODS)[task.test.y]
+    assert 100 * tested.mean() == pytest.approx(done.best.test)
+
+    rows = read_rows(tmp_path / "run" / "results.jsonl")
+    assert [row.method for row in rows] == names
+    assert all(row.teacher_accuracy == task.teacher_accuracy for row in rows)
+    assert [row.accuracy["last"] for row in rows] == [outcome.test for outcome in done.outcomes]
+    card = (tmp_path / "run" / "student" / "README.md").read_text()
+    for words in (
+        "40 gold (A), 60 validation (V), 60 selection",
+        "planted",
+        "| margin up to | α |",
+    ):
+        assert words in card
+    assert done.verdict() in card
+
+
+def test_run_again_nothing_is_trained_or_written_twice(tmp_path: Path) -> None:
+    task = make()
+    first = run(task, tmp_path / "run")
+    rows = (tmp_path / "run" / "results.jsonl").read_bytes()
+    weights = (tmp_path / "run" / "student" / "model.safetensors").read_bytes()
+    again = run(task, tmp_path / "run")
+    assert (tmp_path / "run" / "results.jsonl").read_bytes() == rows
+    assert (tmp_path / "run" / "student" / "model.safetensors").read_bytes() == weights
+    assert [o.selection for o in again.outcomes] == [o.selection for o in first.outcomes]
+    assert [o.seconds for o in again.outcomes[1:]] == [o.seconds for o in first.outcomes[1:]]
+
+
+def test_out_of_time_it_stops_and_goes_on_later(tmp_path: Path) -> None:
+    task = make()
+    settings = DistillSettings(training=QUICK)
+    cut = run_distill(task, settings, tmp_path / "run", device="cpu", minutes=0, quiet=True)
+    assert not cut.finished
+    assert not (tmp_path / "run" / "student").exists()
+    done = run(task, tmp_path / "run")
+    assert done.finished
+    whole = run(task)
+    assert [o.selection for o in done.outcomes] == [o.selection for o in whole.outcomes]
+    assert (tmp_path / "run" / "student").exists()
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
+    run(make(), tmp_path / "run", quick=True)
+    with pytest.raises(InputError, match="holds a run with another data"):
+        run(make(right=0.7), tmp_path / "run", quick=True)
+    with pytest.raises(InputError, match="another student"):
+        run(make(), tmp_path / "run", student="mlp", quick=True)
+
+
+def test_a_teacher_that_is_always_wrong_cannot_spoil_the_student() -> None:
+    plain = replace(QUICK, gold_repeat=1, steps_per_epoch=20)
+    done = run(make(right=0.0, count=1000), methods=(Vanilla(),), training=plain)
+    by_name = {outcome.candidate.name: outcome for outcome in done.outcomes}
+    assert by_name["Vanilla()"].selection < 50
+    assert not done.best.candidate.uses_teacher
+    assert done.best.selection > 80
+    assert done.verdict().startswith("The teacher's labels did not help")
+
+
+def test_a_good_teacher_is_said_to_help_only_when_better_on_s() -> None:
+    done = run(make(right=0.9), methods=(SLaM(),))
+    taught = done.outcomes[-1]
+    if taught.selection > done.best_of_gold.selection:
+        assert f"{taught.candidate.name} is kept" in done.verdict()
+    else:
+        assert "did not help" in done.verdict()  # a tie goes to the gold labels
+    assert "S has 60 examples" in done.verdict()
+
+
+def test_a_second_generation_is_judged_like_the_first(tmp_path: Path) -> None:
+    done = run(make(), tmp_path / "run", methods=(SLaM(hard=True),), generations=2)
+    last = done.outcomes[-1]
+    assert last.candidate.name == "SLaM(hard=True), generation 2"
+    rows = read_rows(tmp_path / "run" / "results.jsonl")
+    assert [row.generation for row in rows] == [1, 1, 1, 2]
+
+
+def test_the_door_returns_the_best_student(tmp_path: Path) -> None:
+    parts = columns(320, 0.8)
+    parts.pop("test")
+    student = distill(
+        "linear", **parts, method="SLaM()", training=QUICK, device="cpu", out=tmp_path / "run"
+    )
+    assert student.about["verdict"]
+    assert [c["candidate"] for c in student.about["candidates"]] == [FLOOR, "GoldOnly()", "SLaM()"]
+    assert student.predict(["great lovely film"]).tolist() == ["good"]
+    config = orjson.loads((tmp_path / "run" / "student" / "config.json").read_bytes())
+    assert config["about"]["sizes"] == {"gold": 40, "V": 60, "S": 60, "pool": 120, "test": 0}
+
+
+def test_candidates_by_kind_and_wish() -> None:
+    def named(*arguments: Any, **more: Any) -> list[str]:
+        return [candidate.name for candidate in choose_candidates(*arguments, **more)]
+
+    consistency = "Consistency(inner=SLaM(hard=True, per_class=True))"
+    assert named("text", SLaM()) == [FLOOR, "GoldOnly()", "SLaM()", consistency]
+    assert named("image", SLaM()) == ["GoldOnly()", "SLaM()", "Consistency(inner=SLaM())"]
+    assert named("image", Consistency(SLaM())) == ["GoldOnly()", "Consistency(inner=SLaM())"]
+    assert named("text", SLaM(), quick=True) == [FLOOR, "GoldOnly()", "SLaM()"]
+    assert named("text", GoldOnly(), quick=True) == [FLOOR, "GoldOnly()"]
+    assert named("image", SLaM(), methods=[Vanilla()]) == ["GoldOnly()", "Vanilla()"]
+    with pytest.raises(InputError, match="pre-trained"):
+        choose_candidates("text", SLaM(), methods=[Weighted()])
+
+
+def test_the_floor_is_scikit_learns_logistic_regression() -> None:
+    task = make()
+    inputs, tensors = fit_format("text", list(task.inputs), Tfidf())
+    student = train_floor(task, inputs, tensors)
+    rows = np.concatenate([task.split.gold, task.split.val])
+    assert inputs.featurizer is not None
+    vectorizer = inputs.featurizer.vectorizer_  # type: ignore[attr-defined]
+    texts = np.array(task.inputs)
+    best = 0.0
+    expected = None
+    for strength in (0.1, 1.0, 10.0):
+        model = LogisticRegression(C=strength, max_iter=1000)
+        model.fit(vectorizer.transform(texts[rows]), task.y[rows])
+        chosen = task.split.selection
+        score = model.score(vectorizer.transform(texts[chosen]), task.y[chosen])
+        if score > best:
+            best, expected = score, model.predict_proba(vectorizer.transform(texts))
+    np.testing.assert_allclose(student.predict_proba(list(task.inputs)), expected, atol=2e-3)
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(InputError, match="generations must be at least 1"):
+        DistillSettings(generations=0)
+    with pytest.raises(InputError, match="epochs must be at least 1"):
+        DistillSettings(epochs=0)

@@ -1,0 +1,195 @@
+"""Gold, pool and labels brought together: by class names, ids and contents; V and S split off."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from user_files import MOODS, noisy_probs, reviews
+
+from noisyteacher.distill import gather
+from noisyteacher.distill.sources import join_labels
+from noisyteacher.distill.task import Task
+from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels import TeacherLabels
+
+TEXTS, Y = reviews(100)
+IDS = [f"r{i}" for i in range(100)]
+NAMES = [MOODS[c] for c in Y]
+GOLD, POOL = slice(0, 60), slice(60, 100)
+
+
+def labels_of(ids: Any = IDS, classes: tuple[str, ...] = MOODS) -> TeacherLabels:
+    return TeacherLabels.from_probs(ids, noisy_probs(Y, 2), classes)
+
+
+def given(**more: Any) -> dict[str, Any]:
+    parts = {
+        "gold": (IDS[GOLD], TEXTS[GOLD], NAMES[GOLD]),
+        "pool": (IDS[POOL], TEXTS[POOL]),
+        "labels": labels_of(),
+    }
+    return parts | more
+
+
+def gathered(*notes: str, **more: Any) -> Task:
+    """The task; every one of the notes must be given, and no other."""
+    with pytest.warns(NoisyTeacherWarning) as caught:
+        task = gather(**given(**more))
+    said = [str(w.message) for w in caught if issubclass(w.category, NoisyTeacherWarning)]
+    assert len(said) == len(notes), said
+    for note, text in zip(notes, said, strict=True):
+        assert re.search(note, text), text
+    return task
+
+
+SPLIT_OFF = "V and S were split off the gold set"
+
+
+def test_v_and_s_are_split_off_the_gold_set() -> None:
+    task = gathered(SPLIT_OFF)
+    assert task.sizes == {"gold": 24, "V": 24, "S": 12, "pool": 40, "test": 0}
+    parts = task.split
+    parts.check(100)
+    both = np.concatenate([parts.gold, parts.val, parts.selection])
+    assert {str(i) for i in task.ids[both]} == set(IDS[GOLD])
+    names = dict(zip(IDS, NAMES, strict=True))
+    assert [MOODS[c] for c in task.y[both]] == [names[str(i)] for i in task.ids[both]]
+    assert (task.y[parts.pool] == -1).all()
+    texts = dict(zip(IDS, TEXTS, strict=True))
+    assert task.inputs == [texts[str(i)] for i in task.ids]
+    right = np.mean(labels_of().take(task.ids[parts.val]).hard == task.y[parts.val])
+    assert task.teacher_accuracy == pytest.approx(100 * right)
+
+
+def test_the_same_seed_splits_alike_and_another_does_not() -> None:
+    first, again = gathered(SPLIT_OFF), gathered(SPLIT_OFF)
+    other = gathered(SPLIT_OFF, seed=1)
+    np.testing.assert_array_equal(first.ids, again.ids)
+    assert first.ids.tolist() != other.ids.tolist()
+
+
+def test_given_v_and_s_stay_as_they_are() -> None:
+    parts = given(
+        gold=(IDS[:30], TEXTS[:30], NAMES[:30]),
+        val=(IDS[30:45], TEXTS[30:45], NAMES[30:45]),
+        selection=(IDS[45:60], TEXTS[45:60], NAMES[45:60]),
+    )
+    task = gather(**parts)  # and nothing is warned of
+    assert task.ids[task.split.val].tolist() == IDS[30:45]
+    assert task.ids[task.split.selection].tolist() == IDS[45:60]
+
+
+def test_gold_rows_without_teacher_labels_are_never_in_v() -> None:
+    few = labels_of().take([*IDS[:40], *IDS[POOL]])
+    task = gathered(SPLIT_OFF, labels=few)
+    assert {str(i) for i in task.ids[task.split.val]} <= set(IDS[:40])
+    assert sum(task.sizes.values()) == 100
+
+
+def test_class_numbers_are_places_among_the_teachers_names() -> None:
+    by_name = gathered(SPLIT_OFF)
+    by_number = gathered(SPLIT_OFF, gold=(IDS[GOLD], TEXTS[GOLD], Y[GOLD]))
+    np.testing.assert_array_equal(by_name.y, by_number.y)
+
+
+def test_classes_in_another_order_are_matched_by_name() -> None:
+    swapped = TeacherLabels.from_probs(IDS, noisy_probs(Y, 2)[:, ::-1], MOODS[::-1])
+    task, usual = gathered(SPLIT_OFF, labels=swapped), gathered(SPLIT_OFF)
+    assert task.classes == ("good", "bad")
+    assert [task.classes[c] for c in task.y if c >= 0] == [
+        usual.classes[c] for c in usual.y if c >= 0
+    ]
+
+
+def test_ids_of_numbers_match_ids_of_text() -> None:
+    numbers = np.arange(100)
+    task = gathered(
+        SPLIT_OFF,
+        gold=(numbers[GOLD], TEXTS[GOLD], NAMES[GOLD]),
+        pool=(numbers[POOL], TEXTS[POOL]),
+        labels=labels_of([str(i) for i in numbers]),
+    )
+    assert task.sizes["pool"] == 40
+
+
+def test_probabilities_without_ids_stand_in_the_order_gold_pool() -> None:
+    stored = gathered(SPLIT_OFF)
+    plain = gathered(SPLIT_OFF, labels=noisy_probs(Y, 2), classes=MOODS)
+    np.testing.assert_array_equal(plain.labels.take(IDS).probs, stored.labels.take(IDS).probs)
+    with pytest.raises(InputError, match="60 of gold . 40 of pool.*100 in all.*there are 40"):
+        gather(**given(labels=noisy_probs(Y[POOL], 2)))
+
+
+def test_pool_examples_of_the_gold_set_are_left_out_with_a_note() -> None:
+    texts = [*TEXTS[POOL][:-2], TEXTS[0], TEXTS[1]]
+    task = gathered(
+        "2 pool examples are also in the gold set.*r98", SPLIT_OFF, pool=(IDS[POOL], texts)
+    )
+    assert task.sizes["pool"] == 38
+
+
+def test_pool_examples_without_labels_are_left_out_with_a_note() -> None:
+    task = gathered(
+        "3 of 40 pool ids have no teacher label.*r97", SPLIT_OFF, labels=labels_of().take(IDS[:97])
+    )
+    assert task.sizes["pool"] == 37
+
+
+def test_what_else_is_noted() -> None:
+    gathered(
+        "1 rows of gold have no label",
+        SPLIT_OFF,
+        gold=(IDS[GOLD], TEXTS[GOLD], [None, *NAMES[1:60]]),
+    )
+    three = np.column_stack([noisy_probs(Y, 2), np.zeros(100)])
+    third = TeacherLabels.from_probs(IDS, three, (*MOODS, "odd"))
+    gathered("no example of 'odd'", SPLIT_OFF, labels=third)
+    perfect = TeacherLabels.from_probs(IDS, np.eye(2)[Y] * 0.8 + 0.1, MOODS)
+    val = (IDS[:55], TEXTS[:55], NAMES[:55])
+    rest = (IDS[55:80], TEXTS[55:80], NAMES[55:80])
+    gathered(
+        "^S was split off",
+        "right on all 55 rows of V",
+        gold=rest,
+        val=val,
+        pool=(IDS[80:], TEXTS[80:]),
+        labels=perfect,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"gold": (IDS[GOLD], TEXTS[GOLD], ["odd", *NAMES[1:60]])}, "labels 'odd', which are not"),
+        ({"gold": (IDS[GOLD], TEXTS[GOLD], [7, *Y[1:60]])}, "labels '7', which are not among"),
+        ({"gold": (IDS[:10], TEXTS[:10], NAMES[:10])}, "10 gold examples .* too few"),
+        ({"gold": (IDS[GOLD], TEXTS[GOLD])}, r"gold must be .*\(ids, inputs, y\)"),
+        ({"pool": (["x"] * 2, TEXTS[:2])}, "ids of the training part must be unique"),
+        ({"pool": ([f"q{i}" for i in range(40)], TEXTS[POOL])}, "None of the 40 ids .*'q0', 'q1'"),
+        ({"pool": (IDS[1:41], TEXTS[POOL])}, "40 ids name different examples .*'r1'"),
+        ({"pool": (IDS[POOL], np.zeros((40, 3)))}, "gold set holds texts, the pool set tables"),
+        ({"pool": (IDS[GOLD], TEXTS[GOLD])}, "Every pool example"),
+        ({"labels": labels_of().take(IDS[POOL])}, "None of the 60 gold ids .*label the gold file"),
+        ({"labels": "nowhere"}, "no teacher labels at nowhere"),
+        ({"val": (IDS[:30], TEXTS[:30], NAMES[:30])}, "30 ids of the V set are also in the gold"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::noisyteacher.errors.NoisyTeacherWarning")
+def test_bad_input_is_one_sentence(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        gather(**given(**more))
+
+
+def test_stores_join_bit_for_bit_and_refuse_what_does_not_fit() -> None:
+    whole = labels_of()
+    parts = [whole.take(IDS[:40]), whole.take(IDS[40:])]
+    joined = join_labels(parts)
+    np.testing.assert_array_equal(joined.topk_logprob, whole.topk_logprob)
+    np.testing.assert_array_equal(joined.ids, whole.ids)
+    with pytest.raises(InputError, match="share ids: 'r0'"):
+        join_labels([whole, whole])
+    with pytest.raises(InputError, match="same classes"):
+        join_labels([parts[0], labels_of(classes=("x", "y")).take(IDS[40:])])

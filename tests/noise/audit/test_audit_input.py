@@ -1,0 +1,168 @@
+"""Bad input to the audit is refused in one sentence that names it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from audit_teachers import calibrated
+from scipy.sparse import csr_matrix
+
+from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.noise.audit import audit, read_gold
+
+NAMES = ("cat", "dog", "eel", "fox", "gnu")
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return calibrated(n=120)
+
+
+@pytest.fixture(scope="module")
+def labels(planted):
+    return TeacherLabels.from_probs([f"x{i}" for i in range(120)], planted.val, NAMES)
+
+
+def test_names_numbers_and_tensors_mean_the_same(labels, planted):
+    by_number = audit(labels, planted.y, replicates=50)
+    assert audit(labels, [NAMES[c] for c in planted.y], replicates=50) == by_number
+    assert audit(labels, [str(c) for c in planted.y], replicates=50) == by_number
+    assert audit(labels, torch.from_numpy(planted.y), replicates=50) == by_number
+    assert audit(labels, planted.y.tolist(), labels.ids.tolist(), replicates=50) == by_number
+
+
+def test_sparse_inputs_are_taken(labels, planted):
+    x = np.eye(5)[planted.y]
+    probe = audit(labels, planted.y, inputs=csr_matrix(x), replicates=50).numbers.probe
+    assert probe.accuracy.value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (["cat"] * 119 + ["yak"], "'yak'"),
+        (["cat"] * 119 + ["3"], "mix class names"),
+        ([0.5] * 120, "float64"),
+        ([[0]] * 120, "shape"),
+        ([[0], [0, 1]] * 60, "differ"),
+        ([0] * 119, "119"),
+        ([0, 5] * 60, "row 1 is 5"),
+        ([0, -1] * 60, "row 1 is -1"),
+        ([3] * 120, "class 3 only"),
+    ],
+)
+def test_bad_truth(labels, y, said):
+    with pytest.raises(InputError, match=said):
+        audit(labels, y)
+
+
+def test_nothing_to_learn_from(labels):
+    with pytest.raises(InputError, match="V is empty"):
+        audit(labels, [], ids=[])
+
+
+def test_unknown_and_repeated_ids(labels, planted):
+    with pytest.raises(MissingIdsError, match="'y1'"):
+        audit(labels, [0, 1], ids=["x1", "y1"])
+    with pytest.raises(InputError, match="repeated: 'x1'"):
+        audit(labels, [0, 1], ids=["x1", "x1"])
+    with pytest.raises(InputError, match="repeated: 'a'"):
+        audit(labels, planted.y, gold_ids=["a", "a"])
+
+
+def test_bad_settings(labels, planted):
+    with pytest.raises(InputError, match="lower_bound"):
+        audit(labels, planted.y, lower_bound=1.5)
+    with pytest.raises(InputError, match="replicates must be at least 50, not 3"):
+        audit(labels, planted.y, replicates=3)
+
+
+def test_bad_labels_and_pools(labels, planted):
+    with pytest.raises(InputError, match="shape"):
+        audit(planted.val[0], planted.y)
+    with pytest.raises(InputError, match="both"):
+        audit(labels, planted.y, pool=planted.pool)
+    other = TeacherLabels.from_probs(np.arange(len(planted.pool)), planted.pool)
+    with pytest.raises(InputError, match="other classes"):
+        audit(labels, planted.y, pool=other)
+    one = TeacherLabels.from_probs(np.arange(120), planted.val, k=1)
+    with pytest.raises(InputError, match="at least 2"):
+        audit(one, planted.y)
+
+
+def test_bad_inputs(labels, planted):
+    good = np.zeros((120, 2))
+    with pytest.raises(InputError, match="inputs must have 120 rows"):
+        audit(labels, planted.y, inputs=good[:5])
+    with pytest.raises(InputError, match="120 rows"):
+        audit(labels, planted.y, inputs=["a", "b"])
+    with pytest.raises(InputError, match="NaN"):
+        audit(labels, planted.y, inputs=good + np.nan)
+    with pytest.raises(InputError, match=r"\(n, \.\.\.\)"):
+        audit(labels, planted.y, inputs=good[:, 0])
+    with pytest.raises(InputError, match="needs inputs"):
+        audit(labels, planted.y, gold_inputs=good, gold_y=planted.y)
+    with pytest.raises(InputError, match="belong together"):
+        audit(labels, planted.y, inputs=good, gold_y=planted.y)
+    with pytest.raises(InputError, match="one kind"):
+        audit(labels, planted.y, inputs=good, gold_inputs=good[:, :1], gold_y=planted.y)
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_gold_tables(labels, tmp_path):
+    csv = write(tmp_path / "v.csv", "label,id,more\neel,x7,1\ncat,x0,2\n")
+    gold = read_gold(csv, labels)
+    assert gold.ids.tolist() == ["x7", "x0"]
+    assert gold.y.tolist() == [2, 0]
+    parquet = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"id": ["x7", "x0"], "label": [2, 0]}), parquet)
+    assert read_gold(parquet, labels).y.tolist() == [2, 0]
+    ids_only = write(tmp_path / "a.csv", "id\nx1\n")
+    assert read_gold(ids_only, labels, needs_labels=False).y is None
+
+
+def test_ids_keep_their_kind(planted, tmp_path):
+    csv = write(tmp_path / "v.csv", "id,label\n007,1\n")
+    text = TeacherLabels.from_probs(["007"], planted.val[:1])
+    assert read_gold(csv, text).ids.tolist() == ["007"]
+    number = TeacherLabels.from_probs([7], planted.val[:1])
+    assert read_gold(csv, number).ids.tolist() == [7]
+    with pytest.raises(InputError, match="whole numbers"):
+        read_gold(write(tmp_path / "w.csv", "id,label\nx7,1\n"), number)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,label\n", "no rows"),
+        ("id,class\nx1,cat\n", "no column 'label'"),
+        ("name,label\nx1,cat\n", "no column 'id'"),
+        ("id,label\nx1,yak\n", "'yak'"),
+        ("id,label\nx1,\n", "''"),
+        ("id,label\nx1,cat\nx1,dog\n", "repeated: 'x1'"),
+        ("id,label\nx1\n", "cannot be read"),
+    ],
+)
+def test_bad_gold_tables(labels, tmp_path, text, said):
+    with pytest.raises(InputError, match=said):
+        read_gold(write(tmp_path / "v.csv", text), labels)
+
+
+def test_a_parquet_table_of_the_wrong_kind(labels, tmp_path):
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"id": ["x7"], "label": [0.5]}), path)
+    with pytest.raises(InputError, match="double"):
+        read_gold(path, labels)
+    pq.write_table(pa.table({"id": ["x7", None], "label": [0, 1]}), path)
+    with pytest.raises(InputError, match="1 empty"):
+        read_gold(path, labels)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_gold(tmp_path / "absent.csv", labels)
