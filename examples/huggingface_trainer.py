@@ -38,8 +38,7 @@ def main() -> None:
     loss = TrainerLoss(TeacherColumns(labels, noise, gold_ids=ids[gold], gold_y=y[gold]))
 
     def examples(part: slice, column: np.ndarray) -> list[dict]:
-        pairs = zip(words[part], column.tolist(), strict=True)
-        return [{"input_ids": tokens, "labels": label} for tokens, label in pairs]
+        return [{"input_ids": words[part][i], "labels": int(y)} for i, y in enumerate(column)]
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(

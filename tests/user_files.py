@@ -13,9 +13,24 @@ from sklearn.datasets import load_digits
 
 from noisyteacher.labels import TeacherLabels
 
-GOOD = "great wonderful superb lovely charming brilliant moving delightful".split()
-BAD = "awful boring terrible dull poor weak tedious dreadful".split()
-FILLER = "the a film story actor scene plot camera music end start time one two".split()
+GOOD = ["great", "wonderful", "superb", "lovely", "charming", "brilliant", "moving", "delightful"]
+BAD = ["awful", "boring", "terrible", "dull", "poor", "weak", "tedious", "dreadful"]
+FILLER = [
+    "the",
+    "a",
+    "film",
+    "story",
+    "actor",
+    "scene",
+    "plot",
+    "camera",
+    "music",
+    "end",
+    "start",
+    "time",
+    "one",
+    "two",
+]
 MOODS = ("bad", "good")
 
 

@@ -13,18 +13,37 @@ from made_data import write_encoder
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import FIDELITY, TEMPERATURE, parse_methods
 from noisyteacher.bench.model_text import parse_model
+from noisyteacher.bench.paper_tables import detail_table
 from noisyteacher.bench.recipes import RECIPES, find_recipe
 from noisyteacher.bench.smoke import smoke
 from noisyteacher.bench.students import first_students
+from noisyteacher.bench.tables import lines
 from noisyteacher.errors import InputError
 from noisyteacher.methods import SLaM, Vanilla
 from noisyteacher.models import BagLinear, MobileNet, ResNetCifar, TextEncoder
 
-FIELDS = (
-    "recipe dataset distillation labeled method gold_repeat generation trial epochs accuracy "
-    "macro_f1 teacher_accuracy curve seconds images_per_second seeds hardware versions commit "
-    "finished_at"
-).split()
+FIELDS = [
+    "recipe",
+    "dataset",
+    "distillation",
+    "labeled",
+    "method",
+    "gold_repeat",
+    "generation",
+    "trial",
+    "epochs",
+    "accuracy",
+    "macro_f1",
+    "teacher_accuracy",
+    "curve",
+    "seconds",
+    "images_per_second",
+    "seeds",
+    "hardware",
+    "versions",
+    "commit",
+    "finished_at",
+]
 
 # The dearer ones with two methods of theirs only.
 SMOKED = {
@@ -48,14 +67,16 @@ def test_smoke(name: str, data: Path, cache: Path, tmp_path: Path) -> None:
         recipe = replace(recipe, methods=parse_methods(SMOKED[name]))
     rows = run_recipe(recipe, tmp_path, data=data, cache=cache, device="cpu", quiet=True)
     students = list(first_students(recipe))
-    assert [row.key for row in rows] == sorted(
+    floor = [row for row in rows if row.method == "LogisticRegression()"]
+    assert len(floor) == recipe.logistic
+    assert [row.key for row in rows[len(floor) :]] == sorted(
         (s.key(recipe, 24) for s in students), key=lambda key: len(key[4].views)
     )
     for line in (tmp_path / "results.jsonl").read_bytes().splitlines():
         stored = orjson.loads(line)
         assert list(stored) == FIELDS
         assert all(0 <= value <= 100 for value in stored["accuracy"].values())
-        assert [point["epoch"] for point in stored["curve"]] == [1, 2]
+        assert [point["epoch"] for point in stored["curve"]][:2] == [1, 2]
 
 
 def test_smoke_with_encoders_of_a_local_folder(data: Path, cache: Path, tmp_path: Path) -> None:
@@ -68,6 +89,19 @@ def test_smoke_with_encoders_of_a_local_folder(data: Path, cache: Path, tmp_path
     rows = run_recipe(recipe, out, data=data, cache=cache, device="cpu", quiet=True)
     assert [row.method for row in rows] == ["Vanilla()", "VID()", "Weighted(every=1)"]
     assert (out / "checkpoints" / "24_pretrained.safetensors").exists()
+
+
+def test_a_logistic_regression_is_the_floor(data: Path, cache: Path, tmp_path: Path) -> None:
+    recipe = replace(smoke(find_recipe("imdb-words")), methods=(Vanilla(),), trials=2)
+    first = run_recipe(recipe, tmp_path, data=data, cache=cache, device="cpu", quiet=True)
+    floor = [row for row in first if row.method == "LogisticRegression()"]
+    # Each review has one telling word, and 64 labels are enough to find both.
+    assert [(row.trial, row.accuracy["selected"]) for row in floor] == [(0, 100.0), (1, 100.0)]
+    again = run_recipe(recipe, tmp_path, data=data, cache=cache, device="cpu", quiet=True)
+    assert again == first
+    table = detail_table("imdb", lines([*floor, *(r for r in first if r not in floor)]))
+    shown = {line[0].text: line for line in table.rows}
+    assert "†" in shown["Vanilla(), gold ×5"][5].text
 
 
 def test_an_encoder_may_teach_a_bag_of_words(data: Path, cache: Path, tmp_path: Path) -> None:

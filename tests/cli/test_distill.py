@@ -11,6 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner, Result
+
+from noisyteacher.bench.results import read_rows
+from noisyteacher.cli.distill import EPILOG, distill
+from noisyteacher.distill import load_student
+from noisyteacher.errors import InputError
 from user_files import (
     digits,
     write_digit_folders,
@@ -18,11 +23,6 @@ from user_files import (
     write_digit_tables,
     write_reviews,
 )
-
-from noisyteacher.bench.results import read_rows
-from noisyteacher.cli.distill import EPILOG, distill
-from noisyteacher.distill import load_student
-from noisyteacher.errors import InputError
 
 FAST = ["--epochs", "1", "--device", "cpu"]
 

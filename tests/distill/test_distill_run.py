@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 import pytest
 from sklearn.linear_model import LogisticRegression
-from user_files import MOODS, noisy_probs, reviews
 
 from noisyteacher.bench.results import read_rows
 from noisyteacher.data import Tfidf
@@ -30,6 +29,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, TrainConfig
+from user_files import MOODS, noisy_probs, reviews
 
 QUICK = TrainConfig(2, 64, Adam(0.02), gold_repeat=5, steps_per_epoch=10)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from user_files import MOODS, noisy_probs, reviews
 
 from noisyteacher.distill import gather
 from noisyteacher.distill.sources import join_labels
 from noisyteacher.distill.task import Task
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
+from user_files import MOODS, noisy_probs, reviews
 
 TEXTS, Y = reviews(100)
 IDS = [f"r{i}" for i in range(100)]
@@ -119,7 +119,7 @@ def test_probabilities_without_ids_stand_in_the_order_gold_pool() -> None:
     stored = gathered(SPLIT_OFF)
     plain = gathered(SPLIT_OFF, labels=noisy_probs(Y, 2), classes=MOODS)
     np.testing.assert_array_equal(plain.labels.take(IDS).probs, stored.labels.take(IDS).probs)
-    with pytest.raises(InputError, match="60 of gold . 40 of pool.*100 in all.*there are 40"):
+    with pytest.raises(InputError, match=r"60 of gold . 40 of pool.*100 in all.*there are 40"):
         gather(**given(labels=noisy_probs(Y[POOL], 2)))
 
 

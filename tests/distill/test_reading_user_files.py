@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from user_files import write_digit_folders, write_digit_parquet
 
 from noisyteacher.distill import FileOptions, read_examples
 from noisyteacher.errors import InputError
+from user_files import write_digit_folders, write_digit_parquet
 
 ROWS = [("a", "fine, really", "good"), ("b", 'so "so"', "bad"), ("c", "fine", "good")]
 CSV = 'id,text,label\na,"fine, really",good\nb,"so ""so""",bad\nc,fine,good\n'

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from user_files import digits, reviews
 
 from noisyteacher.data import HashedNgrams, Tfidf
 from noisyteacher.distill import Student, load_student, save_student
 from noisyteacher.distill.inputs import fit_format, rgb_images
 from noisyteacher.errors import InputError
 from noisyteacher.models import MLP, BagLinear, BagMLP, ResNetCifar
+from user_files import digits, reviews
 
 
 def text_student(featurizer: Tfidf | HashedNgrams) -> tuple[Student, list[str]]:
@@ -93,14 +93,14 @@ def test_wrong_inputs_are_refused() -> None:
     images, _ = image_student()
     with pytest.raises(InputError, match="uint8"):
         images.predict(np.zeros((2, 8, 8)))
-    with pytest.raises(InputError, match="nowhere.png cannot be read"):
+    with pytest.raises(InputError, match=r"nowhere\.png cannot be read"):
         images.predict(["nowhere.png"])
 
 
 def test_an_image_that_is_none_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
-    with pytest.raises(InputError, match="broken.png cannot be decoded"):
+    with pytest.raises(InputError, match=r"broken\.png cannot be decoded"):
         image_student()[0].predict([broken])
 
 

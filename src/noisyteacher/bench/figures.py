@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from noisyteacher.files import write_atomic
@@ -26,13 +27,12 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 def save_figure(figure: Figure, stem: str | Path) -> None:
     """Write ``stem.svg`` and ``stem.png``, each whole or not at all."""
     stem = Path(stem)
-    for kind in ("svg", "png"):
-        buffer = BytesIO()
-        # Without a date, the same rows give the same bytes.
-        figure.savefig(
-            buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {}
-        )
-        write_atomic(stem.with_name(f"{stem.name}.{kind}"), buffer.getvalue())
+    # Without a date and random names inside, the same rows give the same bytes.
+    with rc_context({"svg.hashsalt": "noisyteacher"}):
+        for kind, metadata in (("svg", {"Date": None}), ("png", {})):
+            buffer = BytesIO()
+            figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+            write_atomic(stem.with_name(f"{stem.name}.{kind}"), buffer.getvalue())
 
 
 def bare_axes(axes: Axes) -> None:

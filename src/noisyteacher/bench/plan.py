@@ -11,7 +11,12 @@ import numpy as np
 
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.run import BenchRun, RunOptions, open_run
-from noisyteacher.bench.students import Student, first_students, second_students
+from noisyteacher.bench.students import (
+    Student,
+    first_students,
+    missing_students,
+    second_students,
+)
 from noisyteacher.data import Split
 from noisyteacher.machine import hardware
 from noisyteacher.methods import GoldOnly
@@ -71,7 +76,9 @@ class _Timer:
         unseen = replace(data, test_inputs=None, test_y=None)
         batch = config.batch_size if self.run.device.type == "cuda" else min(config.batch_size, 32)
         jobs = [problem.job(f"timed{i}", GoldOnly(), None, seed=i) for i in range(side)]
-        steps, seconds, examples = 2, 0.0, 0
+        seconds, examples = 0.0, 0
+        # A GPU's graphs are costly to capture, so that its first try is longer.
+        steps = 32 if self.run.device.type == "cuda" else 2
         # Until it lasts long enough to be read off a clock.
         while seconds < _LONG_ENOUGH and steps < _MOST_STEPS:
             short = replace(config, epochs=1, batch_size=batch, steps_per_epoch=steps)
@@ -86,13 +93,12 @@ def make_plan(recipe: Recipe, out: str | Path, options: RunOptions) -> Plan:
     """Read the data, time a few steps, and count; nothing is written."""
     with open_run(recipe, out, options) as run:
         timer = _Timer(run)
-        have = {row.key for row in run.rows()}
+        missing = missing_students(run.recipe, run.rows())
+        everyone = [*first_students(run.recipe), *second_students(run.recipe)]
+        done = len(everyone) * len(recipe.labeled) - len(missing)
         stages: list[Stage] = []
-        done = 0
         for labeled in recipe.labeled:
-            everyone = [*first_students(run.recipe), *second_students(run.recipe)]
-            todo = [s for s in everyone if s.key(run.recipe, labeled) not in have]
-            done += len(everyone) - len(todo)
+            todo = [student for size, student in missing if size == labeled]
             if todo:
                 stages += [*_gold_stages(run, timer, labeled), *_stages(run, timer, labeled, todo)]
         source = (

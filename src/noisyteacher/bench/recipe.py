@@ -70,6 +70,7 @@ class Recipe:
     stratified: bool = False
     arms: tuple[Arm, ...] = (Arm(),)
     second: Generation | None = None
+    logistic: bool = False  # a row of a plain logistic regression on A and V, for words and tables
     view_passes: int = 10  # only where a method needs per-view statistics
     text_length: int = 256  # tokens an encoder reads
     crop: int | None = None  # side of random resized crops; None: flips and shifts
@@ -139,7 +140,7 @@ class Recipe:
         return {name: repr(getattr(plain, name)) for name in names}
 
 
-_TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second")
+_TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second", "logistic")
 
 
 def _with_batch(config: TrainConfig, size: int) -> TrainConfig:

@@ -7,10 +7,12 @@ Every arrow leaves a file in the run's folder; started again, the run goes on wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from noisyteacher.bench.figures import draw_alpha_curve
 from noisyteacher.bench.generations import second_labels
+from noisyteacher.bench.logistic import write_logistic_rows
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, append_row
 from noisyteacher.bench.run import BenchRun, RunOptions, claim_folder, open_run
@@ -18,8 +20,7 @@ from noisyteacher.bench.students import (
     RunFacts,
     Student,
     cohorts,
-    first_students,
-    second_students,
+    missing_students,
 )
 from noisyteacher.bench.teacher import Start, make_start
 from noisyteacher.data import Split
@@ -58,9 +59,12 @@ def run_recipe(
 def _run_size(run: BenchRun, labeled: int) -> bool:
     """All students of one size of A; False when time ran out."""
     recipe = run.recipe
-    first = _missing(run, labeled, first_students(recipe))
-    second = _missing(run, labeled, second_students(recipe))
-    if not first and not second:
+    if recipe.logistic and run.leads:
+        write_logistic_rows(run, labeled)
+    missing = missing_students(replace(recipe, labeled=(labeled,)), run.rows())
+    first = [s for _, s in missing if s.generation == 1]
+    second = [s for _, s in missing if s.generation == 2]
+    if not missing:
         return True
     splits = [run.split(labeled, trial) for trial in range(recipe.trials)]
     start = make_start(run, labeled, splits[0].gold)
@@ -78,11 +82,6 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     if said is None:
         return False
     return _train_students(run, labeled, second, splits, start, lambda s: said[s.trial])
-
-
-def _missing(run: BenchRun, labeled: int, students: Iterable[Student]) -> list[Student]:
-    have = {row.key for row in run.rows()}
-    return [s for s in students if s.key(run.recipe, labeled) not in have]
 
 
 def _train_students(

@@ -112,6 +112,15 @@ def second_students(recipe: Recipe) -> Iterator[Student]:
             yield Student(recipe.arms[0], method, trial, generation=2)
 
 
+def missing_students(recipe: Recipe, rows: Sequence[Row]) -> list[tuple[int, Student]]:
+    """The students, with their size of A, that have no row yet."""
+    have = {row.key for row in rows}
+    everyone = [*first_students(recipe), *second_students(recipe)]
+    return [
+        (size, s) for size in recipe.labeled for s in everyone if s.key(recipe, size) not in have
+    ]
+
+
 def cohorts(students: Sequence[Student], size: int) -> Iterator[list[Student]]:
     """Groups that train side by side: of equal cost per step, and of nearly equal size."""
     for passes in sorted({len(s.method.views) for s in students}):

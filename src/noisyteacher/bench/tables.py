@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.paper import PaperFigure, paper_figures, paper_name
 from noisyteacher.bench.recipe import ARM_MARK
 from noisyteacher.bench.results import Row, named_method
@@ -70,7 +71,8 @@ class Line:
 
     @property
     def is_gold_only(self) -> bool:
-        return named_method(self.method) == GoldOnly()
+        """Whether it is a floor that no teacher helped."""
+        return self.method == NAME or named_method(self.method) == GoldOnly()
 
     @property
     def paper(self) -> PaperFigure | None:

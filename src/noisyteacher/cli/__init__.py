@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from noisyteacher import __version__
-from noisyteacher.cli.demo import EPILOG, demo
+from noisyteacher.cli import audit, bench, demo, distill, export, halfspace, import_labels, label
 from noisyteacher.errors import InputError
 
 app = typer.Typer(
@@ -36,7 +36,14 @@ def options(
     """Options of all verbs."""
 
 
-app.command(epilog=EPILOG)(demo)
+app.command(epilog=demo.EPILOG)(demo.demo)
+app.command(epilog=audit.EPILOG)(audit.audit)
+app.command("import", epilog=import_labels.EPILOG)(import_labels.import_labels)
+app.command(epilog=label.EPILOG)(label.label)
+app.command(epilog=distill.EPILOG)(distill.distill)
+app.command(epilog=export.EPILOG)(export.export)
+app.command(epilog=bench.EPILOG)(bench.bench)
+app.command(epilog=halfspace.EPILOG)(halfspace.halfspace)
 
 
 def main() -> None:

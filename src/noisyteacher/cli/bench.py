@@ -222,6 +222,7 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
     from rich.console import Console
 
     from noisyteacher.bench import run_recipe
+    from noisyteacher.bench.students import missing_students
     from noisyteacher.cli.tables import results_table
     from noisyteacher.report import write_run_page
 
@@ -235,7 +236,11 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
             typer.echo(orjson.dumps(row).decode())
         return
     console = Console()
-    console.print(results_table(rows))
+    if rows:
+        console.print(results_table(rows))
+    missing = len(missing_students(recipe, rows))
+    if missing:
+        console.print(f"{missing} students have no row yet; the same command goes on with them.")
     console.print(f"Rows, labels, checkpoints and the page: {folder}", soft_wrap=True)
 
 

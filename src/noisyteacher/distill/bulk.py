@@ -115,6 +115,7 @@ def _plan(
             digest.update(repr((key, content)).encode())
     plan = {
         "teacher": teacher.name,
+        "weights": teacher.fingerprint(),
         "classes": teacher.classes,
         "settings": settings,
         "examples": digest.hexdigest(),

@@ -28,6 +28,7 @@ HELP = (
     "(photographs), mobilenet; or, for text, a Hugging Face encoder's name or folder"
 )
 _IMAGENET_DEPTHS = (18, 50)
+_SMALLEST_BATCH = 32  # where the data is too small for 4 of the usual size
 
 
 def featurizer_for(student: str | ModelSpec) -> Featurizer:
@@ -92,5 +93,9 @@ def training_for(kind: Kind, spec: ModelSpec, rows: int) -> TrainConfig:
 
 
 def _at_least(steps: int, config: TrainConfig, rows: int) -> TrainConfig:
+    batch = config.batch_size
+    while batch > _SMALLEST_BATCH and rows < 4 * batch:
+        batch //= 2
+    config = replace(config, batch_size=batch)
     usual = -(-rows // config.batch_size)
     return config if usual >= steps else replace(config, steps_per_epoch=steps)

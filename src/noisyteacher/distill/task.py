@@ -143,9 +143,9 @@ def _with_val_and_selection(
             f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
         )
     drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
+    were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
     warn(
-        f"{' and '.join(wanted)} {'was' if len(wanted) == 1 else 'were'} split off the gold set: if the teacher was trained on "
-        "these rows, it looks better on V than it is; then give --val with rows it never saw."
+        f"{were} split off the gold set: if the teacher was trained on these rows, it looks better on V than it is; then give --val with rows it never saw."
     )
     found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
     rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +29,10 @@ class Teacher(Protocol):
 
     name: str
     classes: tuple[str, ...] | None
+
+    def fingerprint(self) -> str:
+        """Another one for other weights, as far as that can be seen."""
+        ...
 
     def check(self, kind: Kind) -> None:
         """Refuse data of a kind it cannot read."""
@@ -64,6 +69,12 @@ class ModelTeacher:
             raise InputError(
                 f"Per-view statistics need images, and this model reads {student.inputs.kind}s."
             )
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for name, value in sorted(self._student.network.state_dict().items()):
+            digest.update(name.encode() + value.cpu().contiguous().view(-1).numpy().tobytes())
+        return digest.hexdigest()
 
     def check(self, kind: Kind) -> None:
         if kind != self._student.inputs.kind:
@@ -111,6 +122,9 @@ class FunctionTeacher:
     ) -> None:
         self.name, self.classes = name, None if classes is None else tuple(classes)
         self._function, self._k = function, k
+
+    def fingerprint(self) -> str:
+        return self.name  # what it runs cannot be seen from here
 
     def check(self, kind: Kind) -> None:
         """It gets whatever the files hold."""

@@ -8,6 +8,8 @@ import warnings
 import audit_teachers as teachers
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import parse
@@ -82,6 +84,17 @@ def test_a_leaked_val(seed):
     assert not result.recommendation.slam_helps
     assert "leaked" in advice(result)
     assert "SLaM is not likely to help here" in advice(result)
+
+
+def test_a_real_teacher_that_was_trained_on_v():
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(1).permutation(len(y))
+    gold, val = order[:60], order[60:360]
+    for seen, leaked in ((gold, False), (order[:360], True)):
+        teacher = LogisticRegression(C=10, max_iter=300).fit(x[seen] / 16, y[seen])
+        labels = TeacherLabels.from_probs(order, teacher.predict_proba(x[order] / 16))
+        result = audit(labels, y[val], val, gold_ids=gold, replicates=50)
+        assert ("leaked" in codes(result)) == leaked
 
 
 def test_a_teacher_worse_than_gold_only():

@@ -79,6 +79,8 @@ def imdb_paper_rates(teacher: ModelSpec | None = None, student: ModelSpec | None
 def imdb_words(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
     """Linear students on 20 000 TF-IDF words, gold repeated five times; a teacher of the same kind.
 
+    A plain logistic regression on A and V stands beside them.
+
     ``noisyteacher bench imdb-words --labels STORE --data DIR`` takes stored labels, such as a
     zero-shot teacher's, instead. Two cores or one GPU, minutes; accuracy: see results/RESULTS.md
     for what was measured.
@@ -103,4 +105,5 @@ def imdb_words(teacher: ModelSpec | None = None, student: ModelSpec | None = Non
         student_training=replace(text_training(student, 12), gold_repeat=5),
         pretraining=None,
         pretrain="all",
+        logistic=True,
     )

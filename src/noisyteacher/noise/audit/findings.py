@@ -13,6 +13,7 @@ from noisyteacher.noise.audit.numbers import Numbers
 FAR, FAR_CLASSES = 0.1, 0.3
 SURE = 0.01
 MISCALIBRATED = 0.03
+_SURE_WIDTHS = 0.66  # half a 99 % interval in widths of a 95 % one: 2.58 / (2 x 1.96)
 CLASSES_DIFFER = 0.03
 NEARLY_PERFECT = 0.97
 FEWEST_ROWS, WIDEST_BAND = 100, 0.3
@@ -138,14 +139,14 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
     after = ", and a temperature does not mend it"
     if temperature_helps(numbers):
         after = f"; at temperature {temperature.value:.2f} it is {numbers.quality.after.ece:.3f}"
-    if gap.low > 0 and gap.value >= MISCALIBRATED:
+    if gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
         yield Finding(
             "overconfident",
             False,
             f"The teacher is overconfident: it is {gap:.1%} surer of its top class than it is "
             f"right. Its calibration error is {ece:.3f}{after}.",
         )
-    elif gap.high < 0 and gap.value <= -MISCALIBRATED:
+    elif -gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
         yield Finding(
             "underconfident",
             False,

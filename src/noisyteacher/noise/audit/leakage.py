@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp
 
 from noisyteacher.labels.ids import IdLookup
 
-FAR = 0.15
+FAR = 0.1
 SURE = 1e-3
 
 

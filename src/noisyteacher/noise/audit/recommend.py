@@ -114,6 +114,11 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         f"its margins tell where: the pool's {trust.rows} labels are worth about "
         f"{trust.effective_labels.value:.0f} gold labels."
     )
+    if numbers.probe is not None and not numbers.probe.clearly_worse:
+        yield (
+            "The gold labels alone are about as good as this teacher: believe no gain before "
+            "GoldOnly was compared."
+        )
     if kind == "table":
         yield "Alone, as Consistency was never measured on tables and embeddings."
     else:
@@ -201,4 +206,5 @@ def _rivals(plain: str, slam: str, kind: str | None) -> list[str]:
     rivals = ["GoldOnly()", "Vanilla()", "Calibrated(inner=TaylorCE(2))"]
     if kind != "table":
         rivals.append("Consistency(inner=None)")
+        slam = slam if plain == slam else f"Consistency(inner={slam})"
     return [rival for rival in [*rivals, slam] if rival != plain]

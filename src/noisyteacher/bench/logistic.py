@@ -1,0 +1,102 @@
+"""The plain floor: a logistic regression on the gold labels of A and V, its strength chosen on S.
+
+The best student of gold labels only is what every teacher has to beat, and on words or tables that
+is often this one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+
+from noisyteacher.bench.results import Row, append_row, read_rows
+from noisyteacher.bench.run import BenchRun
+from noisyteacher.bench.students import trial_seed
+from noisyteacher.data import Split
+from noisyteacher.errors import InputError
+from noisyteacher.machine import hardware
+from noisyteacher.train import EpochRecord, Inputs
+
+NAME = "LogisticRegression()"
+STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
+
+
+def write_logistic_rows(run: BenchRun, labeled: int) -> None:
+    """A row for every trial of this size that has none; its ``epochs`` are those of its rivals."""
+    have = {(row.labeled, row.trial, row.epochs, row.gold_repeat) for row in _rows(run)}
+    training = run.recipe.student_training
+    for trial in range(run.recipe.trials):
+        if (labeled, trial, training.epochs, training.gold_repeat) not in have:
+            append_row(run.results, _fit(run, labeled, trial, run.split(labeled, trial)))
+
+
+def _rows(run: BenchRun) -> list[Row]:
+    name = run.recipe.name
+    return [r for r in read_rows(run.results) if r.method == NAME and r.recipe == name]
+
+
+def _fit(run: BenchRun, labeled: int, trial: int, parts: Split) -> Row:
+    began = time.monotonic()
+    recipe, y, test_y = run.recipe, run.dataset.y, np.asarray(run.dataset.test_y)
+    x = _matrix(run.data.inputs)
+    test_x = _matrix(run.data.test_inputs) if run.data.test_inputs is not None else x[:0]
+    known = np.concatenate([parts.gold, parts.val])
+    curve, said = [], []
+    for i, strength in enumerate(STRENGTHS, 1):
+        model = LogisticRegression(C=strength, max_iter=2000).fit(x[known], y[known])
+        chosen = 100 * float(np.mean(model.predict(x[parts.selection]) == y[parts.selection]))
+        said.append(model.predict(test_x))
+        loss = -float(np.mean(_log_probability(model, x[known], y[known])))
+        curve.append(EpochRecord(i, loss, chosen, 100 * float(np.mean(said[-1] == test_y))))
+    best = max(range(len(curve)), key=lambda i: (curve[i].selection, -i))
+    seconds = time.monotonic() - began
+    training = recipe.student_training
+    return Row(
+        recipe=recipe.name,
+        dataset=recipe.dataset,
+        distillation=None,
+        labeled=labeled,
+        method=NAME,
+        gold_repeat=training.gold_repeat,
+        generation=1,
+        trial=trial,
+        epochs=training.epochs,
+        accuracy={
+            "last": curve[best].test,
+            "selected": curve[best].test,
+            "best_test": max(point.test for point in curve if point.test is not None),
+        },
+        macro_f1=100 * float(f1_score(test_y, said[best], average="macro", zero_division=0)),
+        teacher_accuracy=None,
+        curve=[asdict(point) for point in curve],
+        seconds=round(seconds, 3),
+        images_per_second=round(len(known) * len(STRENGTHS) / max(seconds, 1e-9), 1),
+        seeds={
+            "recipe": recipe.seed,
+            "trial": trial,
+            "student": trial_seed(recipe, labeled, trial),
+        },
+        hardware=hardware("cpu"),
+    )
+
+
+def _log_probability(model: LogisticRegression, x: csr_matrix, y: np.ndarray) -> np.ndarray:
+    place = np.searchsorted(model.classes_, y)
+    return np.asarray(model.predict_log_proba(x)[np.arange(len(y)), place])
+
+
+def _matrix(inputs: Inputs) -> csr_matrix:
+    """Bags of words or a table, as scikit-learn reads them."""
+    if isinstance(inputs, tuple):
+        index, values = (part.cpu().numpy() for part in inputs)
+        rows = np.repeat(np.arange(len(index)), index.shape[1])
+        entries = (values.reshape(-1), (rows, index.reshape(-1)))
+        return csr_matrix(entries, shape=(len(index), int(index.max(initial=0)) + 1))
+    if inputs.ndim != 2:
+        raise InputError("A logistic regression reads words or a table, not images.")
+    return csr_matrix(inputs.cpu().numpy())

@@ -1,0 +1,176 @@
+"""Tables and figures from rows alone."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench_rows import row
+from PIL import Image
+
+from noisyteacher.bench.figures import nearest_mean
+from noisyteacher.bench.layout import Table, Text, escape_latex
+from noisyteacher.bench.method_sets import FIDELITY, OTHER_LOSSES, PAPER_SOFT
+from noisyteacher.bench.paper import paper_figures, paper_methods
+from noisyteacher.bench.paper_tables import csv_text, detail_table, size_table
+from noisyteacher.bench.publish import figures_of, publish, tables_of
+from noisyteacher.bench.tables import HEADER, cells, lines
+from noisyteacher.errors import InputError
+
+
+def body(table: Table) -> dict[str, list[str]]:
+    """Rows by their first cell."""
+    return {line[0].text: [cell.text for cell in line[1:]] for line in table.rows}
+
+
+def bold(table: Table) -> list[str]:
+    return [cell.text for line in table.rows for cell in line if cell.bold]
+
+
+def test_mean_deviation_and_number_of_trials() -> None:
+    rows = [row(accuracy=value, trial=i) for i, value in enumerate((40.0, 41.0, 45.0))]
+    (line,) = lines(rows)
+    assert str(line.accuracy["last"]) == "42.00 ± 2.65"
+    assert dict(zip(HEADER, cells(line), strict=True)) == {
+        "method": "SLaM()",
+        "passes": "1",
+        "labelled": "5000",
+        "epochs": "60",
+        "n": "3",
+        "last epoch": "42.00 ± 2.65",
+        "selected on S": "42.00 ± 2.65",
+        "best test epoch": "43.00 ± 2.65",
+    }
+
+
+def test_names_tell_generations_repeats_and_arms() -> None:
+    (line,) = lines([row(generation=2, gold_repeat=5, recipe="ablations / V out")])
+    assert line.name == "SLaM(), V out, generation 2, gold ×5"
+    assert line.table == "ablations"
+
+
+def test_other_lengths_and_recipes_are_other_lines() -> None:
+    assert len(lines([row(), row(epochs=160), row(recipe="cifar100 batch=64")])) == 3
+
+
+def test_methods_by_sizes_beside_the_paper() -> None:
+    rows = [row("GoldOnly()", 39.0), row("Vanilla()", 38.0), row(accuracy=42.0)]
+    rows += [row(accuracy=52.0, labeled=10000, teacher_accuracy=None)]
+    found = lines(rows)
+    table = size_table("cifar100", "soft", found, "last")
+    shown = body(table)
+    assert table.header[3:] == ("5000 labels", "paper", "10000 labels", "paper")
+    assert shown["SLaM()"] == [
+        "1", "60", "42.00 (1)", "42.72 ± 0.30", "52.00 (1)", "54.73 ± 0.27",
+    ]  # fmt: skip
+    assert shown["Vanilla()"][2:] == ["38.00† (1)", "37.94 ± 0.10", "", ""]
+    assert shown["the teacher"][2:] == ["34.00", "35.97", "", "49.62"]
+    assert shown["UPS (not run)"] == ["", "", "", "39.62 ± 0.23", "", "54.43 ± 0.27"]
+    assert bold(table) == ["42.00 (1)", "52.00 (1)"]
+    assert "below the student of gold labels only" in table.notes[0]
+
+
+def test_all_students_of_a_size() -> None:
+    rows = [row(), row("Consistency(inner=None)", 43.0), row("Vanilla(hard=True)", 36.0)]
+    table = detail_table("cifar100", lines(rows))
+    shown = body(table)
+    assert shown["Consistency(inner=None)"][:4] == ["none", "2", "60", "1"]
+    assert shown["Vanilla(hard=True)"][0] == "hard"
+    assert bold(table) == ["43.00", "43.00", "44.00"]
+    assert "the teacher: 34.00 %" in table.title
+
+
+def test_hard_and_soft_stand_apart_with_the_teacher_free_in_both() -> None:
+    rows = [row("GoldOnly()", 30.0), row(), row("SLaM(hard=True)", 41.0)]
+    soft, _, hard, _, _ = tables_of("cifar100", lines(rows))
+    assert {"GoldOnly()", "SLaM()"} <= set(body(soft))
+    assert {"GoldOnly()", "SLaM(hard=True)"} <= set(body(hard))
+    assert "SLaM()" not in body(hard)
+
+
+def test_the_papers_figures() -> None:
+    figures = paper_figures()
+    assert len(figures) == 312
+    assert str(figures["cifar100", "soft", 5000, "SLaM"]) == "42.72 ± 0.30"
+    assert figures["celeba", "soft", 3256, "Teacher"].spread is None
+    assert ("imagenet", "soft", 64058, "Vanilla") in figures
+    assert ("imdb", "soft", 500, "SLaM") in figures
+    assert paper_methods("cifar10", "hard")[-1] == "SLaM"
+    (with_other_loss,) = lines([row("SLaM(base=TaylorCE(2))")])
+    (second,) = lines([row(generation=2)])
+    assert with_other_loss.paper is None
+    assert second.paper is None
+
+
+def test_markdown_and_latex() -> None:
+    table = Table("a_b", ("x", "y"), ((Text("m|n"), Text("4 ± 1", bold=True)),), ("5 % of it",))
+    assert "| m\\|n | **4 ± 1** |" in table.markdown()
+    latex = table.latex()
+    assert r"\textbf{4 $\pm$ 1} \\" in latex
+    assert r"\caption{a\_b. 5 \% of it}" in latex
+    assert escape_latex("a\\b{c}^~") == (
+        r"a\textbackslash{}b\{c\}\textasciicircum{}\textasciitilde{}"
+    )
+
+
+def test_csv_holds_every_number() -> None:
+    rows = [row(trial=0), row(trial=1, accuracy=42.0), row("Consistency(inner=None)", 43.0)]
+    slam, free = csv.DictReader(csv_text(lines(rows)).splitlines())
+    assert float(slam["last_mean"]) == 41.0
+    assert float(slam["last_std"]) == pytest.approx(2**0.5, abs=1e-4)
+    assert (slam["last_n"], slam["paper_accuracy"]) == ("2", "42.7200")
+    assert (free["last_std"], free["paper_accuracy"], free["distillation"]) == ("", "", "")
+
+
+def many_rows() -> list[object]:
+    methods = dict.fromkeys(
+        [
+            *PAPER_SOFT,
+            *OTHER_LOSSES,
+            *FIDELITY,
+            "Temperature(2, 1)",
+            "Temperature(2, 1, inner=SLaM())",
+        ]
+    )
+    return [
+        row(m if isinstance(m, str) else repr(m), 30.0 + i + size / 1000, labeled=size,
+            teacher_accuracy=size / 200)
+        for size in (5000, 10000)
+        for i, m in enumerate(methods)
+    ]  # fmt: skip
+
+
+def test_everything_is_written(tmp_path: Path) -> None:
+    written = publish(many_rows(), tmp_path)
+    assert [path.name for path in written] == ["cifar100.md", "cifar100.tex", "cifar100.csv"]
+    names = {path.stem for path in (tmp_path / "figures").glob("*.png")}
+    kinds = ("soft", "other-losses", "fidelity", "temperature", "gain")
+    assert names == {f"cifar100-{kind}-60epochs" for kind in kinds}
+    for path in (tmp_path / "figures").glob("*.png"):
+        greys = Image.open(path).convert("L").histogram()
+        assert sum(count > 0 for count in greys) > 10
+        assert path.with_suffix(".svg").read_text().startswith("<?xml")
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        publish([row("GoldOnly()")], tmp_path / name)
+    one, two = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("one", "two")
+    )
+    assert one == two
+    assert len(one) == 5
+
+
+def test_no_figure_without_points() -> None:
+    assert [name for name, _ in figures_of("x", lines([row("GoldOnly()")]))] == ["free-60epochs"]
+    with pytest.raises(InputError, match="no results rows"):
+        publish([], "nowhere")
+
+
+def test_nearest_mean() -> None:
+    x, values = np.array([0.0, 1.0, 2.0, 10.0]), np.array([0.0, 1.0, 1.0, 0.0])
+    np.testing.assert_allclose(nearest_mean(x, values, np.array([0.1, 9.0]), 2), [0.5, 0.5])

@@ -1,0 +1,177 @@
+"""``noisyteacher bench``, through the command line; killed, resumed, and by two processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from noisyteacher.bench import read_rows
+from noisyteacher.cli.bench import EPILOG
+from noisyteacher.cli.bench import bench as verb
+from noisyteacher.errors import InputError
+
+DIGITS = ["digits", "--smoke", "--device", "cpu", "--methods", "GoldOnly();SLaM()"]
+
+
+app = typer.Typer()
+app.command(epilog=EPILOG)(verb)
+
+
+def bench(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def refused(*arguments: object) -> str:
+    """The one sentence; ``main`` turns it into exit code 2."""
+    result = bench(*arguments)
+    assert isinstance(result.exception, InputError), result.output
+    return str(result.exception)
+
+
+def command(*arguments: object) -> list[str]:
+    start = "import typer; from noisyteacher.cli.bench import bench; typer.run(bench)"
+    return [sys.executable, "-c", start, *map(str, arguments)]
+
+
+def test_rows_a_table_and_a_page(tmp_path: Path) -> None:
+    result = bench(*DIGITS, "--out", tmp_path / "run", "--trials", 2)
+    assert result.exit_code == 0, result.output
+    assert "SLaM()" in result.output
+    rows = read_rows(tmp_path / "run" / "results.jsonl")
+    assert [(r.recipe, r.method, r.trial) for r in rows] == [
+        ("digits smoke", "GoldOnly()", 0),
+        ("digits smoke", "GoldOnly()", 1),
+        ("digits smoke", "SLaM()", 0),
+        ("digits smoke", "SLaM()", 1),
+    ]
+    assert (tmp_path / "run" / "report.html").exists()
+    assert (tmp_path / "run" / "pictures" / "alpha-24.svg").exists()
+    result = bench("tables", tmp_path / "run" / "results.jsonl", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "| SLaM() | 1 | 2 |" in (tmp_path / "tables" / "digits-smoke.md").read_text()
+
+
+def test_settings_that_rows_do_not_tell_join_the_name(tmp_path: Path) -> None:
+    result = bench(
+        *DIGITS[:4], "--methods", "Vanilla", "--student", "MLP(64, hidden=[8])", "--batch", 16,
+        "--lr", 0.01, "--seed", 3, "--teacher-epochs", 2, "--gold-repeat", 2, "--epochs", 3,
+        "--labeled", "20,30", "--json", "--out", tmp_path,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = [orjson.loads(line) for line in result.stdout.splitlines()]
+    told = "digits student=MLP(64, hidden=[8]) smoke teacher_epochs=2 batch=16 lr=0.01 seed=3"
+    assert [(r["recipe"], r["labeled"], r["gold_repeat"], r["epochs"]) for r in rows] == [
+        (told, 20, 2, 3),
+        (told, 30, 2, 3),
+    ]
+
+
+def test_second_generation(tmp_path: Path) -> None:
+    second = ["--second-generation", "Vanilla()", "--first", "SLaM()", "--first-students", 1]
+    result = bench(*DIGITS, *second, "--json", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    rows = [orjson.loads(line) for line in result.stdout.splitlines()]
+    assert [(r["method"], r["generation"]) for r in rows][-1] == ("Vanilla()", 2)
+    assert rows[-1]["recipe"] == "digits smoke first=1xSLaM()"
+
+
+def test_plan(tmp_path: Path) -> None:
+    result = bench(*DIGITS, "--plan", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "Estimated from" in result.output
+    result = bench(*DIGITS, "--plan", "--json", "--out", tmp_path / "run")
+    assert [stage["students"] for stage in orjson.loads(result.stdout)["stages"]] == [1, 2]
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
+    assert "no recipe 'cifar11'; the recipes are digits, cifar10" in refused("cifar11")
+    assert "no method 'SLiM'" in refused(*DIGITS[:4], "--methods", "SLiM()")
+    assert "no model 'Net'" in refused(*DIGITS, "--student", "Net()")
+    assert "--labeled takes sizes" in refused(*DIGITS, "--labeled", "many")
+    assert "one word too many" in refused("digits", "rows.jsonl")
+    assert "no pre-training" in refused(*DIGITS, "--pretrain-epochs", 3)
+    assert "no file" in refused("tables", tmp_path / "gone.jsonl")
+    assert "cannot read digits" in refused(*DIGITS, "--student", "BagLinear(9)", "--out", tmp_path)
+    assert "Unknown tracker" in refused(*DIGITS, "--track", "paper", "--out", tmp_path / "t")
+
+
+def test_a_folder_of_another_run(tmp_path: Path) -> None:
+    assert bench(*DIGITS, "--out", tmp_path).exit_code == 0
+    assert "another name" in refused(*DIGITS, "--batch", 16, "--out", tmp_path)
+
+
+def test_killed_and_started_again(tmp_path: Path) -> None:
+    arguments = [
+        "digits", "--device", "cpu", "--methods", "Vanilla();SLaM()", "--trials", 2,
+        "--epochs", 12, "--json", "--out",
+    ]  # fmt: skip
+    results = tmp_path / "killed" / "results.jsonl"
+    process = subprocess.Popen(
+        command(*arguments, tmp_path / "killed"), stdout=subprocess.PIPE, env=_one_thread()
+    )
+    while process.poll() is None and not (results.exists() and results.stat().st_size):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    survived = read_rows(results)
+    assert 1 <= len(survived) < 4
+    result = bench(*arguments, tmp_path / "killed")
+    assert result.exit_code == 0, result.output
+    again = read_rows(results)
+    assert again[: len(survived)] == survived
+    result = bench(*arguments, tmp_path / "whole")
+    whole = read_rows(tmp_path / "whole" / "results.jsonl")
+    assert [(r.key, r.accuracy, r.curve) for r in again] == [
+        (r.key, r.accuracy, r.curve) for r in whole
+    ]
+
+
+def test_two_processes_write_each_row_once(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    second = ["--second-generation", "Vanilla()", "--first", "SLaM()"]
+    arguments = [*DIGITS, *second, "--json", "--out", tmp_path / "run"]
+    together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    started = [
+        subprocess.Popen(
+            command(*arguments),
+            env=_one_thread() | together | {"RANK": str(rank)},
+            stdout=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]
+    printed = [process.communicate(timeout=180)[0].splitlines() for process in started]
+    assert [process.returncode for process in started] == [0, 0]
+    assert [len(lines) for lines in printed] == [3, 0]
+    lines = (tmp_path / "run" / "results.jsonl").read_bytes().splitlines()
+    assert len(lines) == 3
+    assert bench(*arguments, "--json").exit_code == 0
+    assert (tmp_path / "run" / "results.jsonl").read_bytes().splitlines() == lines
+
+
+def test_several_processes_cannot_watch_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch.distributed as dist
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    assert "several processes" in refused(*DIGITS, "--minutes", 1, "--out", tmp_path)
+
+
+def _one_thread() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1"}

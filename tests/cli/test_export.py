@@ -1,0 +1,101 @@
+"""The verb ``export``: ONNX Runtime gives what the student gives."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner, Result
+
+from noisyteacher.cli.export import EPILOG, export
+from noisyteacher.data import Tfidf, Tokens
+from noisyteacher.distill import Student, save_student
+from noisyteacher.distill.inputs import RawInputs, fit_format, rgb_images
+from noisyteacher.errors import InputError
+from noisyteacher.models import MLP, BagLinear, BagMLP, ModelSpec, ResNetCifar, TextEncoder
+from tiny_encoder import save_classifier
+from user_files import digits, reviews
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer()
+    app.command(epilog=EPILOG)(export)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def made(spec: ModelSpec, inputs: Any, classes: int) -> Student:
+    torch.manual_seed(0)
+    network = spec.build()
+    for parameter in network.parameters():  # a linear student starts at zero
+        torch.nn.init.normal_(parameter, std=0.3)
+    names = tuple(f"class {i}" for i in range(classes))
+    return Student(network.spec, network.state_dict(), names, inputs)
+
+
+def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
+    images, _ = digits(9)
+    if kind == "image":
+        inputs, _ = fit_format("image", rgb_images(images))
+        return made(ResNetCifar(8, 3), inputs, 3), images
+    if kind == "table":
+        table = images.reshape(9, -1).astype(np.float32)
+        inputs, _ = fit_format("table", table)
+        return made(MLP(64, 3), inputs, 3), table
+    texts, _ = reviews(9)
+    if kind == "encoder":
+        save_classifier(folder, {0: "bad", 1: "good"})
+        inputs, _ = fit_format("text", texts, Tokens(folder, 12))
+        return made(TextEncoder(str(folder), 2), inputs, 2), texts
+    inputs, _ = fit_format("text", texts, Tfidf())
+    spec = BagLinear if kind == "linear" else BagMLP
+    return made(spec(inputs.features, 2), inputs, 2), texts
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp", "encoder", "table", "image"])
+def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
+    pytest.importorskip("onnxscript", reason="the extra [onnx] is not installed")
+    from noisyteacher.distill.export import onnx_inputs
+
+    student, inputs = student_of(kind, tmp_path / "encoder")
+    save_student(tmp_path / "s", student)
+    file = tmp_path / "student.onnx"
+    result = run(tmp_path / "s", "--onnx", file, "--json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    summary = json.loads(result.stdout.splitlines()[-1])
+    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    assert [given.name for given in session.get_inputs()] == summary["inputs"]
+    for some in (inputs, inputs[:1], inputs[:4]):
+        logits = session.run(None, onnx_inputs(student, some))[0]
+        np.testing.assert_allclose(logits, student.logits(some), atol=1e-4)
+    stored = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    assert tuple(stored) == student.classes
+
+
+def test_without_onnx_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    student, _ = student_of("table", tmp_path)
+    save_student(tmp_path / "s", student)
+    result = run(tmp_path / "s", "--onnx", tmp_path / "x.onnx")
+    assert isinstance(result.exception, InputError)
+    assert "noisyteacher[onnx]" in str(result.exception)
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
+    missing = run(tmp_path / "none", "--onnx", tmp_path / "x.onnx")
+    assert isinstance(missing.exception, InputError)
+    assert "no student's folder" in str(missing.exception)
+    (tmp_path / "x.onnx").write_text("precious")
+    there = run(tmp_path / "none", "--onnx", tmp_path / "x.onnx")
+    assert "exists already" in str(there.exception)
+
+
+def test_help_has_an_example() -> None:
+    assert "noisyteacher export runs/mine/student --onnx" in " ".join(run("--help").output.split())
