@@ -6,7 +6,7 @@ A step makes a batch of 128 images from single examples, moves it to the device,
 student on it with `SLaMLoss`. "joined" finds the columns by id with `JoinTeacher`, in the same
 process as the step (workers would hide it); "ready" is the same step with the batch's columns
 already there as tensors, on the device. Steps of both kinds take turns in one run; the figures are
-the best of each. Students: ResNet-20 for 32 × 32 images and, the smallest step that is of any use, an MLP.
+the best of each. Students: ResNet-20 for 32 × 32 images and, for a step as small as any, an MLP.
 """
 
 from __future__ import annotations

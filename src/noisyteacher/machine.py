@@ -48,13 +48,16 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """The commit of the source tree this package runs from, "+" where files were changed."""
+    """The commit of the source tree this package runs from, "+" where files were changed.
+
+    A copy without git's own folder can be told by ``NOISYTEACHER_COMMIT``.
+    """
     folder = Path(__file__).parent
     try:
         revision = _git("rev-parse", "--short=12", "HEAD", folder=folder)
         changed = _git("status", "--porcelain", "--untracked-files=no", folder=folder)
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return os.environ.get("NOISYTEACHER_COMMIT")
     return revision + ("+" if changed else "")
 
 

@@ -157,6 +157,8 @@ def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
     from rich.console import Console
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)  # a pipe has no width of its own
     console.print(_table(done))
     console.print(done.verdict(), soft_wrap=True, highlight=False, markup=False)
     console.print(
@@ -189,8 +191,8 @@ def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
         stem = out / "pictures" / "alpha"
         val = task.split.val
         draw_alpha_curve(done.noise, task.labels.take(task.ids[val]), task.y[val], stem)
-        pictures["α(x): how likely the teacher's label is right, by its margin"] = (
-            stem.with_suffix(".png")
+        pictures["α(x): how likely the teacher's label is right, by its margin"] = stem.with_suffix(
+            ".png"
         )
     page = out / "report.html"
     header, *lines = _lines(done)

@@ -71,11 +71,12 @@ def _common(options: FileOptions) -> dict[str, Any]:
 
 
 def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
-    """What to tell the reader about the label; Parquet images of a pool may well have none."""
+    """What to tell the reader about the label; Parquet files of a pool may well have none."""
     if labelled:
         return options.label_column or "auto"
-    if place.suffix == ".parquet":
-        return first_present(LABEL_COLUMNS, _open_parquet(place).schema_arrow.names)
+    shards = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
+    if shards and shards[0].suffix == ".parquet":
+        return first_present(LABEL_COLUMNS, _open_parquet(shards[0]).schema_arrow.names)
     return "auto"
 
 
@@ -192,7 +193,9 @@ def _from_folder(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     )
     sorted_into_classes = any(class_files(place).values())
     if not files or sorted_into_classes:
-        found = load_dataset(place.absolute(), **_common(options))
+        found = load_dataset(
+            place.absolute(), label=_label(place, options, labelled), **_common(options)
+        )
         return _whole(found, place, labelled)
     if labelled:
         raise InputError(

@@ -238,6 +238,8 @@ def _next_generation(
         return None
     method = max(taught, key=lambda o: o.selection).candidate.method
     assert method is not None
+    if run.minutes_left == 0:
+        return labels, None
     run.say(f"Generation {generation}: students of {method!r} label the pool anew.")
     renewed = next_labels(
         run.problem,

@@ -145,8 +145,9 @@ def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
     for part in parts[1:]:
         if part.classes != first.classes or part.k != first.k:
             raise InputError(
-                f"Label stores to join must have the same classes: {first_few(first.classes, 10)} "
-                f"and {first_few(part.classes, 10)}."
+                f"Label stores to join must have the same classes, and as many stored of each row: "
+                f"top {first.k} of {first_few(first.classes, 10)}, and top {part.k} of "
+                f"{first_few(part.classes, 10)}."
             )
     if len({part.ids.dtype.kind for part in parts}) > 1:
         raise InputError("Label stores to join must all have ids of text, or all of numbers.")

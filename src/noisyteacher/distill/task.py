@@ -10,6 +10,7 @@ from noisyteacher.data import Dataset, Split, split
 from noisyteacher.data.dataset import Kind
 from noisyteacher.distill.matching import (
     check_disjoint,
+    contents,
     labelled_by,
     pool_with_labels,
     pool_without,
@@ -89,6 +90,7 @@ def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
     pool = pool_with_labels(pool_without(pool, labelled), labels)
     test = labelled.pop("test", None)
     sets = _with_val_and_selection(labelled, labels, seed)
+    _warn_of_copies(sets, test)
     task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
     if len(task.split.val) >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
         warn(
@@ -118,6 +120,20 @@ def _warn_of_absent_classes(gold: Dataset, classes: tuple[str, ...]) -> None:
         warn(f"The gold set has no example of {first_few(absent)}.")
 
 
+def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
+    """Examples under two ids: a student would be judged on what it was trained on."""
+    trained = {content for name in ("gold", "V") for content in contents(sets[name])}
+    for name, part in (("S", sets["S"]), ("test", test)):
+        if part is None:
+            continue
+        copies = [key for key, c in zip(part.ids, contents(part), strict=True) if c in trained]
+        if copies:
+            warn(
+                f"{len(copies)} examples of {name} are also in the gold set or V, under other ids, "
+                f"so that its accuracies are too high: {first_few(map(str, copies))}."
+            )
+
+
 def _with_val_and_selection(
     sets: dict[str, Dataset], labels: TeacherLabels, seed: int
 ) -> dict[str, Dataset]:
@@ -145,7 +161,8 @@ def _with_val_and_selection(
     drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
     were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
     warn(
-        f"{were} split off the gold set: if the teacher was trained on these rows, it looks better on V than it is; then give --val with rows it never saw."
+        f"{were} split off the gold set: if the teacher was trained on these rows, it looks better "
+        "on V than it is; then give --val with rows it never saw."
     )
     found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
     rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))

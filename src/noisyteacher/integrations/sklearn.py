@@ -173,8 +173,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
     def _checked_pool(self, pool: Any, X: Any) -> Any:
         """The pool, as wide as X and dense or sparse like X."""
-        width = np.shape(pool)[1:] if not sparse.issparse(pool) else pool.shape[1:]
-        if width != X.shape[1:]:
+        if np.shape(pool)[1:] != X.shape[1:]:
             raise InputError(
                 f"X_pool must have {X.shape[1]} columns like X, not shape {np.shape(pool)}; in a "
                 'Pipeline, transform_input=["X_pool"] transforms it like X.'

@@ -36,14 +36,14 @@ MAX_ELEMENTS = 2**31 - 1  # of x: the kernels count in int32
 # shared memory at once, of which all but one are still on their way.
 CONVOLVE = {
     16: {"BLOCK": 64, "STAGES": 4, "num_warps": 4},
-    32: {"BLOCK": 64, "STAGES": 3, "num_warps": 4},
+    32: {"BLOCK": 64, "STAGES": 3, "num_warps": 8},
 }
 WEIGHT_PARTS = {
     16: {"BLOCK": 64, "STAGES": 4, "num_warps": 4},
     32: {"BLOCK": 64, "STAGES": 3, "num_warps": 8},
 }
 JOIN_PARTS = {"BLOCK": 16, "num_warps": 4}
-PROGRAMS = 128  # wanted in one launch of a convolution: about one per multiprocessor ...
+PROGRAMS = 256  # wanted in one launch of a convolution: about two per multiprocessor ...
 MIN_ROWS = 4  # ... while each still walks down this many rows; it reads two more than it writes
 PARTS = {16: 128, 32: 64}  # at most, that the weight's gradient is summed in; powers of two
 

@@ -1,0 +1,250 @@
+"""Charts of an audit: how far the teacher can be trusted, as Vega-Lite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from noisyteacher.report.charts import data, finished, zoom
+from noisyteacher.report.parts import Chart, Table
+
+_CHANCE = alt.Scale(domain=[0, 1])
+
+
+def draw_alpha(numbers: dict[str, Any]) -> Chart:
+    """α against the margin with its band, over V in groups of neighbouring margins."""
+    curve, bound = numbers["curve"], numbers["lower_bound"]
+    columns = zip(curve["margin"], curve["alpha"], curve["low"], curve["high"], strict=True)
+    steps = [
+        {"margin": margin, "alpha": alpha, "low": low, "high": high}
+        for margin, alpha, low, high in columns
+    ]
+    groups = curve["val_groups"]
+    x = alt.X("margin:Q", title="the teacher's margin", scale=alt.Scale(nice=False, zero=True))
+    y_title = "chance that the teacher is right"
+    base = alt.Chart(data(steps)).encode(x=x)
+    tooltip = [
+        alt.Tooltip("margin:Q", format=".3f"),
+        alt.Tooltip("alpha:Q", title="α", format=".3f"),
+        alt.Tooltip("low:Q", title="95 % from", format=".3f"),
+        alt.Tooltip("high:Q", title="to", format=".3f"),
+    ]
+    drawn = alt.layer(
+        base.mark_area(opacity=0.2, interpolate="step-before").encode(
+            y=alt.Y("low:Q", title=y_title, scale=_CHANCE),
+            y2="high:Q",
+            color=alt.ColorDatum("α(x), with its 95 % band"),
+        ),
+        base.mark_line(strokeWidth=2.5, interpolate="step-before").encode(
+            y=alt.Y("alpha:Q", title=y_title, scale=_CHANCE),
+            color=alt.ColorDatum("α(x), with its 95 % band"),
+        ),
+        base.mark_point(size=120, opacity=0, filled=True).encode(y="alpha:Q", tooltip=tooltip),
+        alt.Chart(data(groups))
+        .mark_point(filled=True, size=60, opacity=0.9)
+        .encode(
+            x=x,
+            y=alt.Y("accuracy:Q", title=y_title, scale=_CHANCE),
+            color=alt.ColorDatum("V, in groups of like margin"),
+            tooltip=[
+                alt.Tooltip("rows:Q", title="rows of V"),
+                alt.Tooltip("margin:Q", title="mean margin", format=".3f"),
+                alt.Tooltip("accuracy:Q", title="right", format=".1%"),
+            ],
+        )
+        .add_params(zoom("zoom")),
+        alt.Chart(data([{"bound": bound}]))
+        .mark_rule(strokeDash=[4, 4], strokeWidth=1.5)
+        .encode(y=alt.Y("bound:Q", scale=_CHANCE), color=alt.ColorDatum("lower bound of α")),
+    )
+    shown = steps[:: max(1, len(steps) // 10)]
+    return Chart(
+        "How far to trust the teacher: α(x)",
+        f"The chance that the teacher's label is right, by how sure it is, fitted on "
+        f"{numbers['val_rows']} rows of V; training raises α to at least {bound:g}.",
+        finished(drawn),
+        Table(
+            "α by margin, some points",
+            ("margin", "α", "95 % from", "to"),
+            [tuple(f"{s[k]:.3f}" for k in ("margin", "alpha", "low", "high")) for s in shown],
+        ),
+    )
+
+
+def draw_reliability(numbers: dict[str, Any]) -> Chart:
+    """What the teacher says of its top class against how often it is right."""
+    quality = numbers["quality"]
+    series = {
+        "before": "as the teacher says it",
+        "after": f"at temperature {quality['temperature']['value']:.2f}",
+    }
+    points = [
+        {"series": name, "said": said, "right": right, "rows": rows}
+        for key, name in series.items()
+        for said, right, rows in zip(
+            *(quality[key]["reliability"][c] for c in ("confidence", "accuracy", "rows")),
+            strict=True,
+        )
+    ]
+    base = alt.Chart(data(points)).encode(
+        x=alt.X("said:Q", title="the teacher's probability for its answer", scale=_CHANCE),
+        y=alt.Y("right:Q", title="how often it is right", scale=_CHANCE),
+        color=alt.Color("series:N", title=None, sort=list(series.values())),
+    )
+    drawn = alt.layer(
+        alt.Chart(data([{"said": 0, "right": 0}, {"said": 1, "right": 1}]))
+        .mark_line(strokeDash=[4, 4], strokeWidth=1, color="var(--dim)")
+        .encode(x="said:Q", y="right:Q"),
+        base.mark_line(strokeWidth=2),
+        base.mark_point(filled=True, size=80, opacity=1)
+        .encode(
+            shape=alt.Shape("series:N", title=None, sort=list(series.values())),
+            tooltip=[
+                alt.Tooltip("series:N", title="probabilities"),
+                alt.Tooltip("said:Q", title="says", format=".1%"),
+                alt.Tooltip("right:Q", title="right", format=".1%"),
+                alt.Tooltip("rows:Q", title="rows of V"),
+            ],
+        )
+        .add_params(zoom("zoom")),
+    )
+    errors = " and ".join(f"{quality[key]['ece']['value']:.3f} {series[key]}" for key in series)
+    return Chart(
+        "Does the teacher know when it is wrong?",
+        f"On the dashed line the teacher is right as often as it says; below it, it is too sure. "
+        f"Expected calibration error: {errors}.",
+        finished(drawn),
+        Table(
+            "Reliability by bins",
+            ("probabilities", "says", "right", "rows of V"),
+            [
+                (p["series"], f"{p['said']:.1%}", f"{p['right']:.1%}", str(p["rows"]))
+                for p in points
+            ],
+        ),
+    )
+
+
+def draw_shortlists(numbers: dict[str, Any]) -> Chart:
+    """The distribution of k(x) over the pool."""
+    trust = numbers["trust"]
+    rows = sorted((int(k), count) for k, count in trust["k_rows"].items())
+    points = [{"k": k, "rows": n, "share": n / trust["rows"]} for k, n in rows]
+    # Few sizes are drawn as bars of their own; hundreds as a histogram's thin ones.
+    few = len(points) <= 30
+    x = alt.X("k:O" if few else "k:Q", title="k(x), size of the shortlist")
+    if few:
+        x = x.axis(labelAngle=0)
+    drawn = (
+        alt.Chart(data(points))
+        .mark_bar(**({} if few else {"width": 3}))
+        .encode(
+            x=x,
+            y=alt.Y("share:Q", title="share of the pool", axis=alt.Axis(format="%")),
+            color=alt.value("var(--c1)"),
+            tooltip=[
+                alt.Tooltip("k:Q"),
+                alt.Tooltip("rows:Q"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+    )
+    if not few:
+        drawn = drawn.add_params(zoom("zoom"))
+    return Chart(
+        "How many answers to keep: k(x)",
+        f"The shortest list of the teacher's answers that holds the truth with a chance of "
+        f"{numbers['threshold']:.0%}; its median over the pool is {trust['k_median']:g}.",
+        finished(drawn, 240),
+        Table(
+            "k(x) over the pool",
+            ("k", "rows", "share"),
+            [(str(p["k"]), str(p["rows"]), f"{p['share']:.1%}") for p in points[:60]],
+        ),
+    )
+
+
+def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
+    """How often the truth is among the teacher's k first answers."""
+    top_k = {int(k): value for k, value in numbers["quality"]["top_k"].items()}
+    if len(top_k) < 3:
+        return None
+    points = [{"k": k} | top_k[k] for k in sorted(top_k)]
+    base = alt.Chart(data(points)).encode(
+        x=alt.X("k:Q", title="k first answers", scale=alt.Scale(nice=False, zero=False))
+    )
+    y = alt.Y("value:Q", title="truth among them", axis=alt.Axis(format="%"))
+    scale = alt.Scale(zero=False)
+    drawn = alt.layer(
+        base.mark_area(opacity=0.2, color="var(--c1)").encode(
+            y=alt.Y("low:Q", title="truth among them", scale=scale), y2="high:Q"
+        ),
+        base.mark_line(strokeWidth=2, color="var(--c1)").encode(y=y),
+        base.mark_point(filled=True, size=60, opacity=1, color="var(--c1)")
+        .encode(
+            y=y,
+            tooltip=[
+                alt.Tooltip("k:Q"),
+                alt.Tooltip("value:Q", title="truth among them", format=".1%"),
+                alt.Tooltip("low:Q", title="95 % from", format=".1%"),
+                alt.Tooltip("high:Q", title="to", format=".1%"),
+            ],
+        )
+        .add_params(zoom("zoom")),
+    )
+    return Chart(
+        "Top-k accuracy",
+        "How often the truth is among the teacher's k first answers on V, with a 95 % band.",
+        finished(drawn, 240),
+        Table(
+            "Top-k accuracy on V",
+            ("k", "truth among them", "95 % from", "to"),
+            [
+                (str(p["k"]), *(f"{p[end]:.1%}" for end in ("value", "low", "high")))
+                for p in points
+            ],
+        ),
+    )
+
+
+def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
+    """How one number is distributed over V and over the pool: ``margin`` or ``entropy``."""
+    if numbers["drift"] is None:
+        return None
+    pair = numbers["drift"][name]
+    columns = {"V": pair["val_quantiles"], "the pool": pair["pool_quantiles"]}
+    points = [
+        {"rows of": part, "value": value, "share": i / (len(values) - 1)}
+        for part, values in columns.items()
+        for i, value in enumerate(values)
+    ]
+    base = alt.Chart(data(points)).encode(
+        x=alt.X("value:Q", title=name), y=alt.Y("share:Q", title="share of rows below")
+    )
+    base = base.encode(color=alt.Color("rows of:N", title=None, sort=list(columns)))
+    drawn = alt.layer(
+        base.mark_line(strokeWidth=2, interpolate="linear").encode(
+            strokeDash=alt.StrokeDash("rows of:N", title=None, sort=list(columns))
+        ),
+        base.mark_point(size=120, opacity=0, filled=True)
+        .encode(
+            tooltip=[
+                alt.Tooltip("rows of:N"),
+                alt.Tooltip("value:Q", title=name, format=".3f"),
+                alt.Tooltip("share:Q", title="rows below", format=".0%"),
+            ]
+        )
+        .add_params(zoom("zoom")),
+    )
+    table = [
+        (f"{i / (len(columns['V']) - 1):.0%}", f"{a:.3f}", f"{b:.3f}")
+        for i, (a, b) in enumerate(zip(*columns.values(), strict=True))
+        if i % 4 == 0
+    ]
+    return Chart(
+        f"Is V like the pool? The teacher's {name}",
+        f"The two curves lie {pair['distance']:.3f} apart at most (p = {pair['p_value']:.2g}).",
+        finished(drawn, 240),
+        Table(f"Quantiles of the {name}", ("rows below", *columns), table),
+    )

@@ -1,0 +1,125 @@
+"""A run's folder, or an audit's file, read for its page."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from noisyteacher.bench.results import Row, read_rows
+from noisyteacher.bench.tables import Line, lines
+from noisyteacher.errors import InputError
+from noisyteacher.report.collect import AUDITS, Story, read_story
+from noisyteacher.report.comparison import Comparison, read_comparison
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything a page may show; what the run has not left is empty."""
+
+    title: str
+    story: Story = field(default_factory=Story)
+    recipe: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)  # a distillation's own account
+    rows: list[Row] = field(default_factory=list)
+    audits: dict[str, dict[str, Any]] = field(default_factory=dict)  # by heading
+    comparison: Comparison | None = None
+    pictures: list[Path] = field(default_factory=list)
+    progress: dict[str, Any] | None = None  # the latest epoch of any student
+
+    @property
+    def lines(self) -> list[Line]:
+        return lines(self.rows)
+
+
+def read_source(path: str | Path) -> Source:
+    """Read a run's folder, or the JSON that ``noisyteacher audit --json`` printed."""
+    path = Path(path)
+    if path.is_file():
+        return Source(title=f"Audit: {path.stem}", audits={"The teacher": read_audit(path)})
+    if not path.is_dir():
+        raise InputError(f"There is no run or audit {path}.")
+    if not (path / "recipe.json").exists() and not (path / "results.jsonl").exists():
+        raise InputError(f"{path} is not a run's folder: it has no recipe.json.")
+    recipe = _read_json(path / "recipe.json")
+    student = _read_json(path / "student" / "config.json")
+    return Source(
+        title=_title(recipe, path),
+        story=read_story(path),
+        recipe=recipe,
+        about=student.get("about") or {},
+        rows=read_rows(path / "results.jsonl"),
+        audits=_audits(path),
+        comparison=read_comparison(path),
+        pictures=sorted((path / "pictures").glob("*.png")),
+        progress=_last_line(path / "curves.jsonl"),
+    )
+
+
+def read_audit(path: Path) -> dict[str, Any]:
+    """An audit's ``to_dict`` from a file."""
+    found = _read_json(path)
+    missing = [name for name in ("numbers", "findings", "recommendation") if name not in found]
+    if missing:
+        raise InputError(
+            f"{path} is not an audit: it has no {missing[0]!r}. `noisyteacher audit --json` "
+            "prints one."
+        )
+    return found
+
+
+def _audits(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {"The teacher": folder / "audit.json"}
+    sized = sorted((folder / AUDITS).glob("*.json"), key=lambda p: (len(p.stem), p.stem))
+    for path in sized:
+        heading = "The teacher" if len(sized) == 1 else f"The teacher of {path.stem} gold labels"
+        found[heading] = path
+    return {heading: read_audit(path) for heading, path in found.items() if path.exists()}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Empty where there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        found = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} does not hold a JSON object.")
+    return found
+
+
+def plain(value: object) -> str:
+    """A recipe's value as people write it: bench recipes keep reprs, texts in quotes."""
+    text = str(value)
+    try:
+        read = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return read if isinstance(read, str) else text
+
+
+def _title(recipe: dict[str, Any], folder: Path) -> str:
+    name, dataset = (plain(recipe.get(key, "")) for key in ("name", "dataset"))
+    if name and dataset and dataset not in name:
+        return f"{name}: {dataset}"
+    return name or folder.name
+
+
+def _last_line(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        tail = file.read().splitlines()
+    for line in reversed(tail):
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue  # the writer is in the middle of it
+        return found if isinstance(found, dict) else None
+    return None
