@@ -72,7 +72,8 @@ def main() -> None:
     rows = [
         ["what", "seconds", "examples per second", "times faster", "note"],
         ["noisyteacher", f"{seconds:.1f}", f"{examples / seconds:.3g}", f"{loop / seconds:.1f}",
-         f"{arguments.runs} runs x {arguments.steps} steps, d = {DIM}; {worked:.1f} processor seconds; mean error {error:.4f}"],
+         f"{arguments.runs} runs x {arguments.steps} steps, d = {DIM}; {worked:.1f} processor "
+         f"seconds; mean error {error:.4f}"],
         ["NumPy loop", f"{loop:.0f}", f"{examples / loop:.3g}", "1.0",
          f"scaled up from {2 * LOOP_EXAMPLES} examples"],
         ["machine", "", "", "", f"{hardware(arguments.device)}; load {load:.1f}; "

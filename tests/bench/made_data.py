@@ -46,7 +46,9 @@ def write_reviews(folder: Path) -> None:
     for part, rows in PARTS.items():
         for i in range(rows):
             kind, telling = (("pos", "lovely"), ("neg", "awful"))[i % 2]
-            text = " ".join([*rng.choice(words, 12), telling])
+            # A last word of the vocabulary that the test part lacks.
+            only_here = ["zebra"] if part == "train" and i % 10 < 2 else []
+            text = " ".join([*rng.choice(words, 12), telling, *only_here])
             path = folder / part / kind / f"{i}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_methods_by_sizes_beside_the_paper() -> None:
     assert shown["the teacher"][2:] == ["34.00", "35.97", "", "49.62"]
     assert shown["UPS (not run)"] == ["", "", "", "39.62 ± 0.23", "", "54.43 ± 0.27"]
     assert bold(table) == ["42.00 (1)", "52.00 (1)"]
-    assert "below the student of gold labels only" in table.notes[0]
+    assert "below a student of gold labels only" in table.notes[0]
 
 
 def test_all_students_of_a_size() -> None:
@@ -80,6 +81,16 @@ def test_all_students_of_a_size() -> None:
     assert shown["Vanilla(hard=True)"][0] == "hard"
     assert bold(table) == ["43.00", "43.00", "44.00"]
     assert "the teacher: 34.00 %" in table.title
+
+
+def test_a_logistic_regression_has_no_epochs_and_no_repeats() -> None:
+    (line,) = lines([replace(row("GoldOnly()", gold_repeat=5), method="LogisticRegression()")])
+    assert (line.name, line.length, line.passes) == ("LogisticRegression()", "", None)
+    found = [line, *lines([row("GoldOnly()", 39.0, gold_repeat=5), row(gold_repeat=5)])]
+    shown = body(detail_table("x", found))
+    assert shown["GoldOnly(), gold ×5"][4] == "39.00"
+    assert shown["SLaM(), gold ×5"][4] == "40.00"
+    assert shown["LogisticRegression()"][4] == "40.00"
 
 
 def test_hard_and_soft_stand_apart_with_the_teacher_free_in_both() -> None:
@@ -102,6 +113,18 @@ def test_the_papers_figures() -> None:
     (second,) = lines([row(generation=2)])
     assert with_other_loss.paper is None
     assert second.paper is None
+
+
+@pytest.mark.parametrize(
+    "recipe", ["ablations", "cifar100 student=ResNetCifar(depth=20)", "cifar100 batch=9 labels=x"]
+)
+def test_other_students_are_not_set_beside_the_papers(recipe: str) -> None:
+    found = lines([row(recipe=recipe)])
+    assert found[0].paper is None
+    table = size_table(recipe, "soft", found, "last")
+    assert list(body(table)) == ["the teacher", "SLaM()"]
+    assert "paper" not in table.header
+    assert "paper" not in detail_table(recipe, found).header
 
 
 def test_markdown_and_latex() -> None:

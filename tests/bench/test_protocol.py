@@ -168,6 +168,10 @@ def test_a_store_may_stand_in_for_the_teacher(tmp_path: Path, trained: list[Job]
     assert rows[0].teacher_accuracy == pytest.approx(100 * np.mean(said[rest] == y[rest]))
     with pytest.raises(InputError, match="another teacher"):
         run(small("Vanilla()"), tmp_path / "run")
+    turned = [str(digit) for digit in range(9, -1, -1)]
+    TeacherLabels.from_probs(ids, probs, classes=turned).save(tmp_path / "turned")
+    with pytest.raises(InputError, match="in another order: '9', '8'"):
+        run(small("Vanilla()"), tmp_path / "other", labels=tmp_path / "turned")
 
 
 def test_a_folder_of_another_run_is_refused_and_other_lengths_are_not(tmp_path: Path) -> None:

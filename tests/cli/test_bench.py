@@ -106,6 +106,15 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "Unknown tracker" in refused(*DIGITS, "--track", "paper", "--out", tmp_path / "t")
 
 
+def test_methods_are_chosen_before_the_pretraining_they_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOISYTEACHER_DATA", raising=False)
+    arguments = ["cifar100", "--pretrain-epochs", 0, "--data", tmp_path]
+    assert "Weighted() needs a student pre-trained" in refused(*arguments)
+    assert "No dataset 'cifar100'" in refused(*arguments, "--methods", "Vanilla()")
+
+
 def test_a_folder_of_another_run(tmp_path: Path) -> None:
     assert bench(*DIGITS, "--out", tmp_path).exit_code == 0
     assert "another name" in refused(*DIGITS, "--batch", 16, "--out", tmp_path)

@@ -59,7 +59,7 @@ def refused(*arguments: object) -> str:
 def test_texts(tmp_path: Path) -> None:
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     found = printed(*on(folder), "--out", out, *FAST, "--compare")
-    assert found["sizes"] == {"gold": 40, "V": 40, "S": 20, "pool": 150, "test": 0}
+    assert found["sizes"] == {"gold": 20, "V": 60, "S": 20, "pool": 150, "test": 0}
     names = [candidate["candidate"] for candidate in found["candidates"]]
     assert {"logistic regression", "GoldOnly()", "Vanilla()", "Consistency(inner=None)"} <= set(
         names
@@ -81,7 +81,7 @@ def test_people_get_words_and_a_second_start_changes_nothing(tmp_path: Path) -> 
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     first = run(*on(folder), "--out", out, *FAST, "--quick")
     assert first.exit_code == 0, (first.output, first.exception)
-    assert "40 gold examples (A), 40 in V, 20 in S, 150 in the pool" in first.stderr
+    assert "20 gold examples (A), 60 in V, 20 in S, 150 in the pool" in first.stderr
     assert "Note: V and S were split off" in first.stderr
     assert "logistic regression" in first.stdout
     assert "S has 20 examples" in first.stdout
@@ -126,7 +126,7 @@ def test_tables_with_plain_probabilities(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(folder / "pool.parquet").slice(0, 20), test)
     options = ["--out", out, *FAST, "--test", test, "--quick"]
     found = printed(*on(folder, "parquet", "probs.npy"), *options)
-    assert found["sizes"] == {"gold": 32, "V": 32, "S": 16, "pool": 100, "test": 20}
+    assert found["sizes"] == {"gold": 16, "V": 48, "S": 16, "pool": 100, "test": 20}
     assert any("20 pool examples are also in the test set" in note for note in found["notes"])
     assert found["candidates"][0]["accuracy_on_test"] is not None
 

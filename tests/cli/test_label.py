@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -106,11 +107,13 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import typer; from noisyteacher.cli.label import label; "
                "typer.run(label)", "my_teacher:logits", str(files / "pool.csv"), "--out", "labels",
                "--classes", "bad, good", "--shard-size", "20", "--batch-size", "10"]  # fmt: skip
-    killed = subprocess.run(command, cwd=tmp_path, env={"DIE_AFTER": "30"}, capture_output=True)
+    killed = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"DIE_AFTER": "30"}, capture_output=True
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (tmp_path / "labels").exists()
     assert (tmp_path / "labels.partial").is_dir()
-    again = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True)
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert "Going on with the finished shards" in again.stderr
     assert "50 of 50 labelled" in again.stderr

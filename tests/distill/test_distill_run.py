@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from noisyteacher.bench.results import read_rows
-from noisyteacher.data import Tfidf
+from noisyteacher.data import Tfidf, Tokens
 from noisyteacher.distill import (
     Distilled,
     DistillSettings,
+    Student,
     distill,
     gather,
     load_student,
     run_distill,
+    save_student,
 )
 from noisyteacher.distill.candidates import FLOOR, choose_candidates
 from noisyteacher.distill.floor import train_floor
@@ -29,6 +32,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, TrainConfig
+from tiny_encoder import save_classifier
 from user_files import MOODS, noisy_probs, reviews
 
 QUICK = TrainConfig(2, 64, Adam(0.02), gold_repeat=5, steps_per_epoch=10)
@@ -68,7 +72,7 @@ def test_a_run_leaves_a_student_a_card_and_rows(tmp_path: Path) -> None:
     names = [outcome.candidate.name for outcome in done.outcomes]
     assert names[:2] == [FLOOR, "GoldOnly()"]
     assert {"Vanilla()", "Consistency(inner=None)"} <= set(names)
-    assert "Consistency(inner=SLaM(hard=True, per_class=True))" in names
+    assert "Consistency(inner=SLaM(hard=True, k=2, per_class=True))" in names
     assert len(set(names)) == len(names)
     assert done.best.selection == max(outcome.selection for outcome in done.outcomes)
 
@@ -169,19 +173,36 @@ def test_the_door_returns_the_best_student(tmp_path: Path) -> None:
     assert config["about"]["sizes"] == {"gold": 40, "V": 60, "S": 60, "pool": 120, "test": 0}
 
 
+def test_an_encoder_student_needs_nothing_but_its_folder(tmp_path: Path) -> None:
+    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
+    training = TrainConfig(1, 16, Adam(1e-3), steps_per_epoch=2)
+    settings = {"student": str(encoder), "methods": (Consistency(SLaM()),), "training": training}
+    task = make(count=240)
+    done = run(task, tmp_path / "run", featurizer=Tokens(encoder, 16), **settings)
+    assert done.outcomes[0].candidate.name == FLOOR  # with words of its own
+    trained = done.outcomes[1].student
+    whole = Student(trained.spec.build().spec, trained.state, trained.classes, trained.inputs)
+    save_student(tmp_path / "saved", whole)
+    texts = list(task.inputs[:5])
+    expected = trained.logits(texts)
+    shutil.rmtree(encoder)
+    loaded = load_student(tmp_path / "saved")
+    np.testing.assert_allclose(loaded.logits(texts), expected, atol=1e-5)
+
+
 def test_candidates_by_kind_and_wish() -> None:
     def named(*arguments: Any, **more: Any) -> list[str]:
         return [candidate.name for candidate in choose_candidates(*arguments, **more)]
 
     consistency = "Consistency(inner=SLaM(hard=True, per_class=True))"
-    assert named("text", SLaM()) == [FLOOR, "GoldOnly()", "SLaM()", consistency]
-    assert named("image", SLaM()) == ["GoldOnly()", "SLaM()", "Consistency(inner=SLaM())"]
-    assert named("image", Consistency(SLaM())) == ["GoldOnly()", "Consistency(inner=SLaM())"]
-    assert named("text", SLaM(), quick=True) == [FLOOR, "GoldOnly()", "SLaM()"]
-    assert named("text", GoldOnly(), quick=True) == [FLOOR, "GoldOnly()"]
-    assert named("image", SLaM(), methods=[Vanilla()]) == ["GoldOnly()", "Vanilla()"]
+    assert named("text", 3, SLaM()) == [FLOOR, "GoldOnly()", "SLaM()", consistency]
+    assert named("image", 3, SLaM()) == ["GoldOnly()", "SLaM()", "Consistency(inner=SLaM())"]
+    assert named("image", 3, Consistency(SLaM())) == ["GoldOnly()", "Consistency(inner=SLaM())"]
+    assert named("text", 3, SLaM(), quick=True) == [FLOOR, "GoldOnly()", "SLaM()"]
+    assert named("text", 3, GoldOnly(), quick=True) == [FLOOR, "GoldOnly()"]
+    assert named("image", 3, SLaM(), methods=[Vanilla()]) == ["GoldOnly()", "Vanilla()"]
     with pytest.raises(InputError, match="pre-trained"):
-        choose_candidates("text", SLaM(), methods=[Weighted()])
+        choose_candidates("text", 3, SLaM(), methods=[Weighted()])
 
 
 def test_the_floor_is_scikit_learns_logistic_regression() -> None:
@@ -209,3 +230,12 @@ def test_settings_are_checked() -> None:
         DistillSettings(generations=0)
     with pytest.raises(InputError, match="epochs must be at least 1"):
         DistillSettings(epochs=0)
+
+
+def test_a_perfect_score_on_a_small_s_is_not_beyond_chance() -> None:
+    done = run(make(right=0.8), methods=(SLaM(),))
+    rows = len(done.task.split.selection)
+    right = round(done.best.selection * rows / 100)
+    share = (right + 1) / (rows + 2)
+    assert done.chance == pytest.approx(200 * (share * (1 - share) / rows) ** 0.5)
+    assert done.chance > 0

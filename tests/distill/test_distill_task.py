@@ -50,7 +50,7 @@ SPLIT_OFF = "V and S were split off the gold set"
 
 def test_v_and_s_are_split_off_the_gold_set() -> None:
     task = gathered(SPLIT_OFF)
-    assert task.sizes == {"gold": 24, "V": 24, "S": 12, "pool": 40, "test": 0}
+    assert task.sizes == {"gold": 12, "V": 36, "S": 12, "pool": 40, "test": 0}
     parts = task.split
     parts.check(100)
     both = np.concatenate([parts.gold, parts.val, parts.selection])
@@ -158,6 +158,16 @@ def test_what_else_is_noted() -> None:
         pool=(IDS[80:], TEXTS[80:]),
         labels=perfect,
     )
+
+
+def test_copies_under_other_ids_are_noted() -> None:
+    texts = [*TEXTS[:59], TEXTS[0]]
+    parts = {
+        "gold": (IDS[:30], texts[:30], NAMES[:30]),
+        "val": (IDS[30:45], texts[30:45], NAMES[30:45]),
+        "selection": (IDS[45:60], texts[45:60], NAMES[45:60]),
+    }
+    gathered("1 examples of S are also in the gold set or V.*'r59'", **parts)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ def test_the_page_runs(
             assert (prompt, program) == ("$", "noisyteacher")
             if arguments[0] == "export" and not has_onnx():
                 continue
+            if arguments[0] == "distill" and "--epochs" not in arguments:
+                arguments += ["--epochs", "1"]  # to be quick
             result = CliRunner().invoke(app, arguments)
             assert result.exit_code == 0, (line, result.exception, result.output)
     assert load_student("runs/digits/student").inputs.flip is False

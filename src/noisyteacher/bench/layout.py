@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,16 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[Text, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def without_blank(self, name: str) -> Table:
+        """Without the columns of this name, where nothing stands in any of them."""
+        places = [i for i, head in enumerate(self.header) if head == name]
+        if any(row[i].text for row in self.rows for i in places):
+            return self
+        kept = [i for i in range(len(self.header)) if i not in places]
+        header = tuple(self.header[i] for i in kept)
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return replace(self, header=header, rows=rows)
 
     def markdown(self) -> str:
         head = [self.header, ("---", *("---:" for _ in self.header[1:]))]

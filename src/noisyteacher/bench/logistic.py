@@ -20,7 +20,7 @@ from noisyteacher.bench.students import trial_seed
 from noisyteacher.data import Split
 from noisyteacher.errors import InputError
 from noisyteacher.machine import hardware
-from noisyteacher.train import EpochRecord, Inputs
+from noisyteacher.train import EpochRecord, Inputs, TrainData
 
 NAME = "LogisticRegression()"
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
@@ -43,8 +43,7 @@ def _rows(run: BenchRun) -> list[Row]:
 def _fit(run: BenchRun, labeled: int, trial: int, parts: Split) -> Row:
     began = time.monotonic()
     recipe, y, test_y = run.recipe, run.dataset.y, np.asarray(run.dataset.test_y)
-    x = _matrix(run.data.inputs)
-    test_x = _matrix(run.data.test_inputs) if run.data.test_inputs is not None else x[:0]
+    x, test_x = _matrices(run.data)
     known = np.concatenate([parts.gold, parts.val])
     curve, said = [], []
     for i, strength in enumerate(STRENGTHS, 1):
@@ -55,7 +54,7 @@ def _fit(run: BenchRun, labeled: int, trial: int, parts: Split) -> Row:
         curve.append(EpochRecord(i, loss, chosen, 100 * float(np.mean(said[-1] == test_y))))
     best = max(range(len(curve)), key=lambda i: (curve[i].selection, -i))
     seconds = time.monotonic() - began
-    training = recipe.student_training
+    training, seed = recipe.student_training, trial_seed(recipe, labeled, trial)
     return Row(
         recipe=recipe.name,
         dataset=recipe.dataset,
@@ -76,11 +75,7 @@ def _fit(run: BenchRun, labeled: int, trial: int, parts: Split) -> Row:
         curve=[asdict(point) for point in curve],
         seconds=round(seconds, 3),
         images_per_second=round(len(known) * len(STRENGTHS) / max(seconds, 1e-9), 1),
-        seeds={
-            "recipe": recipe.seed,
-            "trial": trial,
-            "student": trial_seed(recipe, labeled, trial),
-        },
+        seeds={"recipe": recipe.seed, "trial": trial, "student": seed},
         hardware=hardware("cpu"),
     )
 
@@ -90,13 +85,21 @@ def _log_probability(model: LogisticRegression, x: csr_matrix, y: np.ndarray) ->
     return np.asarray(model.predict_log_proba(x)[np.arange(len(y)), place])
 
 
-def _matrix(inputs: Inputs) -> csr_matrix:
-    """Bags of words or a table, as scikit-learn reads them."""
-    if isinstance(inputs, tuple):
-        index, values = (part.cpu().numpy() for part in inputs)
-        rows = np.repeat(np.arange(len(index)), index.shape[1])
-        entries = (values.reshape(-1), (rows, index.reshape(-1)))
-        return csr_matrix(entries, shape=(len(index), int(index.max(initial=0)) + 1))
-    if inputs.ndim != 2:
+def _matrices(data: TrainData) -> tuple[csr_matrix, csr_matrix]:
+    """Training and test part, bags of words or tables, as scikit-learn reads them."""
+    if data.test_inputs is None:
+        raise InputError("A logistic regression is judged on a test part, and there is none.")
+    parts = (data.inputs, data.test_inputs)
+    if isinstance(data.inputs, tuple):
+        width = 1 + max(int(part[0].max()) for part in parts)
+        return _bags(parts[0], width), _bags(parts[1], width)
+    if data.inputs.ndim != 2:
         raise InputError("A logistic regression reads words or a table, not images.")
-    return csr_matrix(inputs.cpu().numpy())
+    train, test = (csr_matrix(np.asarray(part)) for part in parts)
+    return train, test
+
+
+def _bags(pair: Inputs, width: int) -> csr_matrix:
+    index, values = (part.cpu().numpy() for part in pair)
+    rows = np.repeat(np.arange(len(index)), index.shape[1])
+    return csr_matrix((values.reshape(-1), (rows, index.reshape(-1))), shape=(len(index), width))

@@ -60,6 +60,13 @@ def paper_figures() -> dict[tuple[str, str, int, str], PaperFigure]:
     return found
 
 
+def is_the_papers(recipe: str, dataset: str) -> bool:
+    """Whether the recipe has the paper's teacher and student, so that its figures compare."""
+    name, *settings = recipe.split(" ")
+    changed = [s for s in settings if s.startswith(("teacher=", "student=", "labels="))]
+    return name == dataset and not changed
+
+
 def paper_name(method: Method | str) -> str | None:
     """What the paper calls the method; its figures are the best over its hyper-parameters."""
     if isinstance(method, SLaM) and method.base != SLaM().base:

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from io import StringIO
 
 from noisyteacher.bench.layout import Table, Text
-from noisyteacher.bench.paper import TEACHER, PaperFigure, paper_figures, paper_methods, paper_name
+from noisyteacher.bench.paper import (
+    TEACHER,
+    PaperFigure,
+    is_the_papers,
+    paper_figures,
+    paper_methods,
+    paper_name,
+)
 from noisyteacher.bench.results import named_method
 from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or
 
 _BELOW = "†"
-_BELOW_NOTE = "† below the student of gold labels only, of as many steps."
+_BELOW_NOTE = "† below a student of gold labels only."
 _KINDS = {"soft": "soft labels", "hard": "hard labels", None: "no teacher"}
 
 
@@ -45,9 +52,10 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     """Methods × sizes of A, one of the three accuracies, each beside the paper's figure."""
     dataset = found[0].dataset
     sizes = sorted({line.labeled for line in found})
-    series = [*_measured_series(found), *_unmeasured_series(dataset, kind, sizes, found)]
+    printed = kind if is_the_papers(recipe, dataset) else None
+    series = [*_measured_series(found), *_unmeasured_series(dataset, printed, sizes, found)]
     best = {size: _best([s.measured.get(size) for s in series], accuracy) for size in sizes}
-    rows = [_teacher_row(dataset, kind, sizes, found)]
+    rows = [_teacher_row(dataset, printed, sizes, found)]
     for one in series:
         row = [Text(one.name), Text(one.passes), Text(one.epochs)]
         for size in sizes:
@@ -59,10 +67,10 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     header = ["method", "passes", "epochs"]
     header += [part for size in sizes for part in (f"{size} labels", "paper")]
     notes = ["Test accuracy in percent, mean ± standard deviation (n trials)."]
-    notes += ["The paper prints the best test epoch."]
+    notes += ["The paper prints the best test epoch."] if printed else []
     notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
     title = f"{recipe}, {_KINDS[kind]}: {ACCURACIES[accuracy]}"
-    return Table(title, tuple(header), tuple(rows), (" ".join(notes),))
+    return Table(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
 
 
 def _measured_series(found: Sequence[Line]) -> list[_Series]:
@@ -73,11 +81,11 @@ def _measured_series(found: Sequence[Line]) -> list[_Series]:
         _Series(
             name,
             blank_or(group[0].passes),
-            str(epochs),
+            group[0].length,
             {line.labeled: line for line in group},
             {line.labeled: line.paper for line in group if line.paper is not None},
         )
-        for (name, epochs), group in groups.items()
+        for (name, _), group in groups.items()
     ]
 
 
@@ -123,7 +131,7 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
     rows = []
     for line in sorted(found, key=lambda x: x.epochs):
         row = [Text(line.name), Text(line.distillation or "none")]
-        row += [Text(blank_or(value)) for value in (line.passes, line.epochs, line.trials)]
+        row += [Text(blank_or(value)) for value in (line.passes, line.length, line.trials)]
         for name in ACCURACIES:
             text = blank_or(line.accuracy[name])
             text += _BELOW if text and _is_below_gold(line, name, found) else ""
@@ -136,7 +144,8 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
     title = f"{recipe}, {found[0].labeled} labels{teacher}"
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", "paper")
     notes = (_BELOW_NOTE,) if any(_BELOW in c.text for row in rows for c in row) else ()
-    return Table(title, ("method", "teacher labels", *numbers), tuple(rows), notes)
+    header = ("method", "teacher labels", *numbers)
+    return Table(title, header, tuple(rows), notes).without_blank("paper")
 
 
 def _measured_text(line: Line | None, accuracy: str, found: Sequence[Line]) -> str:
@@ -154,7 +163,7 @@ def _best(found: Sequence[Line | None], accuracy: str) -> Line | None:
 
 def _is_below_gold(line: Line, accuracy: str, found: Sequence[Line]) -> bool:
     """Whether a student of gold labels only, of the same size and length, does better."""
-    mine = line.accuracy[accuracy]
+    mine = None if line.is_gold_only else line.accuracy[accuracy]
     alike = [
         x.accuracy[accuracy]
         for x in found

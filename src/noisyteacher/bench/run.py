@@ -20,7 +20,7 @@ from noisyteacher.bench.inputs import read_alike, train_data
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.data import Dataset, Split, load_dataset, split
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, first_few
 from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelSpec
@@ -161,7 +161,7 @@ def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[B
         if recipe.at_most is not None:
             dataset = _some_rows(dataset, recipe.at_most)
         recipe = recipe.for_classes(len(dataset.classes))
-        given = TeacherLabels.open(options.labels) if options.labels is not None else None
+        given = _given_labels(options.labels, dataset)
         yield BenchRun(recipe, Path(out), dataset, given, place, processes, options, deadline)
 
 
@@ -185,6 +185,18 @@ def claim_folder(run: BenchRun) -> None:
         # Rows tell what may differ from call to call; the rest was made once, for all of them.
         content = {**last_call, "lasting": lasting}
         write_atomic(path, orjson.dumps(content, option=orjson.OPT_INDENT_2))
+
+
+def _given_labels(path: str | Path | None, dataset: Dataset) -> TeacherLabels | None:
+    if path is None:
+        return None
+    labels = TeacherLabels.open(path)
+    named, wanted = tuple(labels.classes), tuple(dataset.classes)
+    if named != wanted and sorted(named) == sorted(wanted):
+        raise InputError(
+            f"{path} has the classes of {dataset.name} in another order: {first_few(named)}."
+        )
+    return labels
 
 
 def _some_rows(dataset: Dataset, at_most: int) -> Dataset:

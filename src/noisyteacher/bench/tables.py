@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisyteacher.bench.logistic import NAME
-from noisyteacher.bench.paper import PaperFigure, paper_figures, paper_name
+from noisyteacher.bench.paper import PaperFigure, is_the_papers, paper_figures, paper_name
 from noisyteacher.bench.recipe import ARM_MARK
 from noisyteacher.bench.results import Row, named_method
 from noisyteacher.methods import GoldOnly, Method
@@ -55,8 +55,13 @@ class Line:
         arm = self.recipe.partition(ARM_MARK)[2]
         told = [self.method, arm] if arm else [self.method]
         told += [f"generation {self.generation}"] if self.generation > 1 else []
-        told += [f"gold ×{self.gold_repeat}"] if self.gold_repeat > 1 else []
+        told += [f"gold ×{self.gold_repeat}"] if self.gold_repeat > 1 and self.length else []
         return ", ".join(told)
+
+    @property
+    def length(self) -> str:
+        """Its epochs; a logistic regression has none, but stands beside students that have."""
+        return "" if self.method == NAME else str(self.epochs)
 
     @property
     def table(self) -> str:
@@ -79,6 +84,8 @@ class Line:
         """The paper's figure for the same dataset, size and method, where it prints one."""
         name = paper_name(named_method(self.method))
         if name is None or self.distillation is None or self.generation > 1:
+            return None
+        if not is_the_papers(self.recipe, self.dataset):
             return None
         return paper_figures().get((self.dataset, self.distillation, self.labeled, name))
 
@@ -129,7 +136,7 @@ def cells(line: Line) -> tuple[str, ...]:
         line.name,
         blank_or(line.passes),
         str(line.labeled),
-        str(line.epochs),
+        line.length,
         str(line.trials),
         *(blank_or(line.accuracy[name]) for name in ACCURACIES),
     )

@@ -95,9 +95,8 @@ def bench(
     if files:
         raise InputError(f"{str(files[0])!r} is one word too many; files belong to `bench tables`.")
     chosen = _models(recipe, teacher, student, smoke)
+    chosen = _students(chosen, labeled, methods, trials).with_student(epochs, gold_repeat)
     chosen = _training(chosen, teacher_epochs, pretrain_epochs, batch, lr, seed)
-    chosen = chosen.with_student(epochs, gold_repeat)
-    chosen = _students(chosen, labeled, methods, trials)
     if second_generation is not None:
         chosen = _second(chosen, second_generation, first, first_students)
     if labels is not None:
@@ -131,7 +130,9 @@ def _models(name: str, teacher: str | None, student: str | None, smoke: bool) ->
     recipe = find_recipe(name, *models)
     for role, text in (("teacher", teacher), ("student", student)):
         if text:
-            recipe = recipe.variant(f"{role}={text.strip()}")
+            # Where an encoder lies is nobody's business but this machine's.
+            told = text.strip() if "(" in text else Path(text).resolve().name
+            recipe = recipe.variant(f"{role}={told}")
     return shrunk(recipe) if smoke else recipe
 
 
@@ -227,8 +228,8 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
     from noisyteacher.report import write_run_page
 
     rows = run_recipe(recipe, folder, **options)
-    if int(os.environ.get("RANK", "0")):
-        return  # the first process of torchrun speaks for all
+    if not _speaks():
+        return
     if rows:
         write_run_page(folder)
     if json:
@@ -252,12 +253,19 @@ def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool
     from noisyteacher.bench.run import RunOptions
 
     made = make_plan(recipe, folder, RunOptions(**options))
+    if not _speaks():
+        return
     if json:
         typer.echo(orjson.dumps(made.as_json()).decode())
         return
     Console().print(_plan_table(made))
     typer.echo(f"About {_duration(made.seconds)} in all; {made.done} students are done already.")
     typer.echo(f"Estimated from {made.source}.")
+
+
+def _speaks() -> bool:
+    """Whether this process is the one of torchrun's that prints."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def _plan_table(plan: Plan) -> Any:

@@ -45,13 +45,16 @@ class Candidate:
         return self.method is not None and SOFT_LABELS in self.method.needs
 
 
-def default_slam(kind: Kind) -> SLaM:
+def default_slam(kind: Kind, classes: int) -> SLaM:
     """Teachers of texts and tables have favourite classes; images do best with soft labels."""
-    return SLaM() if kind == "image" else SLaM(hard=True, per_class=True)
+    # With two classes every k is 2; written as the audit writes it, it is not tried twice.
+    k = 2 if classes == 2 else "auto"
+    return SLaM(k=k) if kind == "image" else SLaM(hard=True, k=k, per_class=True)
 
 
 def choose_candidates(
     kind: Kind,
+    classes: int,
     recommended: Method,
     *,
     methods: Sequence[Method] = (),
@@ -63,7 +66,7 @@ def choose_candidates(
     ``methods`` the user names replace the recommended one and the default; ``quick`` keeps only the
     recommended one; ``compare`` adds the rivals.
     """
-    slam = default_slam(kind)
+    slam = default_slam(kind, classes)
     wanted: list[Method] = [*methods]
     if not methods:
         wanted = [recommended]

@@ -77,8 +77,10 @@ class Distilled:
     @property
     def chance(self) -> float:
         """Points on S within which two students cannot be told apart: two standard errors."""
-        share = self.best.selection / 100
-        return 200 * float(np.sqrt(share * (1 - share) / len(self.task.split.selection)))
+        rows = len(self.task.split.selection)
+        # One more right and one more wrong: a student without a mistake on S is not beyond chance.
+        share = (self.best.selection / 100 * rows + 1) / (rows + 2)
+        return 200 * float(np.sqrt(share * (1 - share) / rows))
 
     def verdict(self) -> str:
         """Which student is kept, and why, in two sentences."""

@@ -137,6 +137,7 @@ def run_distill(
         )
     wanted = choose_candidates(
         task.kind,
+        len(task.classes),
         recommended,
         methods=settings.methods,
         compare=settings.compare,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
-from noisyteacher.report.charts import data, finished, zoom
+from noisyteacher.report.chart_base import data, finished, zoom
 from noisyteacher.report.parts import Chart, Table
 
-_CHANCE = alt.Scale(domain=[0, 1])
+# A little room, so that points at 0 and 1 are seen whole.
+_CHANCE = alt.Scale(domain=[-0.03, 1.03], nice=False)
+
+
+def _padded(values: Sequence[float]) -> alt.Scale:
+    room = 0.03 * (max(values) - min(values))
+    return alt.Scale(domain=[min(values) - room, max(values) + room], nice=False)
 
 
 def draw_alpha(numbers: dict[str, Any]) -> Chart:
@@ -21,7 +28,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
         for margin, alpha, low, high in columns
     ]
     groups = curve["val_groups"]
-    x = alt.X("margin:Q", title="the teacher's margin", scale=alt.Scale(nice=False, zero=True))
+    x = alt.X("margin:Q", title="the teacher's margin", scale=_padded(curve["margin"]))
     y_title = "chance that the teacher is right"
     base = alt.Chart(data(steps)).encode(x=x)
     tooltip = [
@@ -53,7 +60,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
                 alt.Tooltip("accuracy:Q", title="right", format=".1%"),
             ],
         )
-        .add_params(zoom("zoom")),
+        .add_params(zoom()),
         alt.Chart(data([{"bound": bound}]))
         .mark_rule(strokeDash=[4, 4], strokeWidth=1.5)
         .encode(y=alt.Y("bound:Q", scale=_CHANCE), color=alt.ColorDatum("lower bound of α")),
@@ -99,7 +106,7 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         base.mark_line(strokeWidth=2),
         base.mark_point(filled=True, size=80, opacity=1)
         .encode(
-            shape=alt.Shape("series:N", title=None, sort=list(series.values())),
+            shape=alt.Shape("series:N", legend=None, sort=list(series.values())),
             tooltip=[
                 alt.Tooltip("series:N", title="probabilities"),
                 alt.Tooltip("said:Q", title="says", format=".1%"),
@@ -107,7 +114,7 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
                 alt.Tooltip("rows:Q", title="rows of V"),
             ],
         )
-        .add_params(zoom("zoom")),
+        .add_params(zoom()),
     )
     errors = " and ".join(f"{quality[key]['ece']['value']:.3f} {series[key]}" for key in series)
     return Chart(
@@ -136,22 +143,15 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
     x = alt.X("k:O" if few else "k:Q", title="k(x), size of the shortlist")
     if few:
         x = x.axis(labelAngle=0)
-    drawn = (
-        alt.Chart(data(points))
-        .mark_bar(**({} if few else {"width": 3}))
-        .encode(
-            x=x,
-            y=alt.Y("share:Q", title="share of the pool", axis=alt.Axis(format="%")),
-            color=alt.value("var(--c1)"),
-            tooltip=[
-                alt.Tooltip("k:Q"),
-                alt.Tooltip("rows:Q"),
-                alt.Tooltip("share:Q", format=".1%"),
-            ],
-        )
+    base = alt.Chart(data(points))
+    drawn = (base.mark_bar() if few else base.mark_bar(width=3)).encode(
+        x=x,
+        y=alt.Y("share:Q", title="share of the pool", axis=alt.Axis(format="%")),
+        color=alt.value("var(--c1)"),
+        tooltip=[alt.Tooltip("k:Q"), alt.Tooltip("rows:Q"), alt.Tooltip("share:Q", format=".1%")],
     )
     if not few:
-        drawn = drawn.add_params(zoom("zoom"))
+        drawn = drawn.add_params(zoom())
     return Chart(
         "How many answers to keep: k(x)",
         f"The shortest list of the teacher's answers that holds the truth with a chance of "
@@ -172,7 +172,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
         return None
     points = [{"k": k} | top_k[k] for k in sorted(top_k)]
     base = alt.Chart(data(points)).encode(
-        x=alt.X("k:Q", title="k first answers", scale=alt.Scale(nice=False, zero=False))
+        x=alt.X("k:Q", title="k first answers", scale=_padded(sorted(top_k)))
     )
     y = alt.Y("value:Q", title="truth among them", axis=alt.Axis(format="%"))
     scale = alt.Scale(zero=False)
@@ -191,7 +191,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
                 alt.Tooltip("high:Q", title="to", format=".1%"),
             ],
         )
-        .add_params(zoom("zoom")),
+        .add_params(zoom()),
     )
     return Chart(
         "Top-k accuracy",
@@ -200,10 +200,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
         Table(
             "Top-k accuracy on V",
             ("k", "truth among them", "95 % from", "to"),
-            [
-                (str(p["k"]), *(f"{p[end]:.1%}" for end in ("value", "low", "high")))
-                for p in points
-            ],
+            [(str(p["k"]), *(f"{p[end]:.1%}" for end in ("value", "low", "high"))) for p in points],
         ),
     )
 
@@ -222,10 +219,10 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
     base = alt.Chart(data(points)).encode(
         x=alt.X("value:Q", title=name), y=alt.Y("share:Q", title="share of rows below")
     )
-    base = base.encode(color=alt.Color("rows of:N", title=None, sort=list(columns)))
     drawn = alt.layer(
-        base.mark_line(strokeWidth=2, interpolate="linear").encode(
-            strokeDash=alt.StrokeDash("rows of:N", title=None, sort=list(columns))
+        base.mark_line(strokeWidth=2).encode(
+            color=alt.Color("rows of:N", title=None, sort=None),
+            strokeDash=alt.StrokeDash("rows of:N", title=None, sort=None),
         ),
         base.mark_point(size=120, opacity=0, filled=True)
         .encode(
@@ -235,7 +232,7 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
                 alt.Tooltip("share:Q", title="rows below", format=".0%"),
             ]
         )
-        .add_params(zoom("zoom")),
+        .add_params(zoom()),
     )
     table = [
         (f"{i / (len(columns['V']) - 1):.0%}", f"{a:.3f}", f"{b:.3f}")

@@ -1,44 +1,71 @@
-"""The page of a run folder: its recipe, its table and its pictures."""
+"""The page of a run: with charts where the extra ``[report]`` is installed, plain elsewhere."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
-import orjson
-
-from noisyteacher.bench.results import read_rows
-from noisyteacher.bench.tables import HEADER, cells, lines
+from noisyteacher.bench.tables import HEADER, cells
 from noisyteacher.errors import InputError
+from noisyteacher.files import write_atomic
 from noisyteacher.report.page import write_page
+from noisyteacher.report.source import Source, read_source
+from noisyteacher.report.words import ACCURACIES_IN_WORDS, facts
 
-_CAPTIONS = {"alpha": "α(x): how likely the teacher's label is right, {} gold labels"}
+_EXTRA = ("altair", "vl_convert", "jinja2")
 
 
-def write_run_page(folder: str | Path) -> Path:
-    """Write ``report.html`` into a run's folder and return its path."""
-    folder = Path(folder)
-    rows = read_rows(folder / "results.jsonl")
-    if not rows:
-        raise InputError(f"{folder} has no results yet.")
-    recipe = orjson.loads((folder / "recipe.json").read_bytes())
-    table = lines(rows)
-    teacher = next((x.teacher_accuracy for x in table if x.teacher_accuracy is not None), None)
-    notes = [
-        f"Teacher: {recipe['teacher']}"
-        + (f", {teacher:.1f} % right on the test part." if teacher is not None else "."),
-        f"Student: {recipe['student']}, the same for every method.",
-        "Test accuracy in percent, mean ± standard deviation over n trials: after the last epoch, "
-        "at the epoch chosen on the selection set S, and at the best test epoch (the paper's "
-        "protocol, which looks at the test part).",
-        f"Measured on {rows[0].hardware}.",
-    ]
-    page = folder / "report.html"
-    pictures = {_caption(path): path for path in sorted((folder / "pictures").glob("*.png"))}
-    title = f"noisyteacher: {rows[0].recipe}"
-    write_page(page, title, HEADER, [cells(line) for line in table], pictures, notes)
+def has_extra() -> bool:
+    """Whether all that the page with charts needs is installed."""
+    return all(find_spec(name) is not None for name in _EXTRA)
+
+
+def render_page(path: str | Path, live: bool = False) -> str:
+    """The page with charts of a run's folder, or of an audit's JSON file.
+
+    A ``live`` page may be of a run without any result, and looks for a newer self.
+    """
+    if not has_extra():
+        raise InputError("Charts need more: `pip install noisyteacher[report]` brings it.")
+    from noisyteacher.report.rich_page import render
+    from noisyteacher.report.sections import make_page
+
+    source = read_source(path)
+    if not live and not source.rows and not source.audits:
+        raise InputError(f"{path} has no results yet.")
+    return render(make_page(source, live))
+
+
+def write_run_page(path: str | Path, out: str | Path | None = None) -> Path:
+    """Write the page of a run's folder (``report.html`` in it) or of an audit (beside it)."""
+    path = Path(path)
+    default = path / "report.html" if path.is_dir() else path.with_suffix(".html")
+    page = default if out is None else Path(out)
+    if has_extra() or path.is_file():
+        write_atomic(page, render_page(path).encode())
+    else:
+        _write_plain(page, read_source(path), path)
     return page
+
+
+def _write_plain(page: Path, source: Source, path: Path) -> None:
+    if not source.rows:
+        raise InputError(f"{path} has no results yet.")
+    notes = [f"{name}: {value}" for name, value in facts(source)]
+    verdict = [str(source.about["verdict"])] if "verdict" in source.about else []
+    write_page(
+        page,
+        f"noisyteacher: {source.title}",
+        HEADER,
+        [cells(line) for line in source.lines],
+        {_caption(picture): picture for picture in source.pictures},
+        [*source.story.commands, *verdict, *source.story.notes, *notes, ACCURACIES_IN_WORDS],
+    )
 
 
 def _caption(path: Path) -> str:
     kind, _, size = path.stem.partition("-")
-    return _CAPTIONS.get(kind, "{}").format(size or path.stem)
+    if kind != "alpha":
+        return path.stem
+    told = f", {size} gold labels" if size else ""
+    return f"α(x): how likely the teacher's label is right{told}"

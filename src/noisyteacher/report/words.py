@@ -1,0 +1,50 @@
+"""A run in words, for the plain and the rich page alike."""
+
+from __future__ import annotations
+
+from noisyteacher.report.source import Source, plain
+
+ACCURACIES_IN_WORDS = (
+    "Test accuracy in percent, mean ± standard deviation over n trials: after the last epoch, "
+    "at the epoch chosen on the selection set S, and at the best test epoch (the paper's "
+    "protocol, which looks at the test part)."
+)
+
+
+def facts(source: Source) -> list[tuple[str, str]]:
+    """Teacher, student, sizes and machine, as far as they are known."""
+    told = []
+    for key, name in (("teacher", "Teacher"), ("student", "Student, the same for every method")):
+        if source.recipe.get(key):
+            told.append((name, plain(source.recipe[key])))
+    right = [row.teacher_accuracy for row in source.rows if row.teacher_accuracy is not None]
+    if right:
+        where = "V" if "sizes" in source.recipe else "the test part"
+        each = ", ".join(f"{value:.1f} %" for value in dict.fromkeys(right))
+        told.append((f"Teacher's accuracy on {where}", each))
+    sizes = source.recipe.get("sizes")
+    if isinstance(sizes, dict):
+        told.append(("Rows", ", ".join(f"{name} {count:,}" for name, count in sizes.items())))
+    for name in ("val", "selection", "trials", "seed"):
+        if name in source.recipe:
+            words = {"val": "Rows of V", "selection": "Rows of S"}.get(name, name.capitalize())
+            told.append((words, plain(source.recipe[name])))
+    if source.rows:
+        machines = dict.fromkeys(row.hardware for row in source.rows)
+        told.append(("Measured on", ", ".join(machines)))
+        last = max(row.finished_at for row in source.rows)
+        told.append(("Last student finished", last.replace("T", " ").replace("+00:00", " UTC")))
+    return told
+
+
+def progress(source: Source) -> str:
+    """How far a run that may still go on has come; empty where nothing is known."""
+    latest = source.progress
+    if latest is None:
+        return ""
+    told = [f"epoch {latest.get('epoch')}"]
+    for key, name in (("loss", "loss"), ("test", "test accuracy"), ("selection", "accuracy on S")):
+        if isinstance(latest.get(key), float):
+            told.append(f"{name} {latest[key]:.3g}")
+    finished = f"{len(source.rows)} students have finished."
+    return f"{finished} Last heard of: {latest.get('student')}, {', '.join(told)}."

@@ -1,0 +1,115 @@
+"""What a finished bench run and a finished distillation leave for their pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from user_files import MOODS, noisy_probs, reviews
+
+from noisyteacher.bench import Row, run_recipe
+from noisyteacher.bench.recipe import Recipe
+from noisyteacher.bench.recipes.digits import digits
+from noisyteacher.data import load_dataset, split
+from noisyteacher.distill import DistillSettings, gather, run_distill
+from noisyteacher.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import GoldOnly, SLaM, Vanilla
+from noisyteacher.models import MLP
+from noisyteacher.report import collect_distilled, collect_run
+from noisyteacher.report.comparison import read_comparison
+from noisyteacher.train import Adam, TrainConfig
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path, list[Row]]:
+    small = MLP(64, 10, hidden=(16,))
+    recipe = digits(small, small, trials=1)
+    training = replace(recipe.student_training, epochs=2)
+    recipe = replace(
+        recipe,
+        methods=(GoldOnly(), Vanilla(), SLaM()),
+        student_training=training,
+        teacher_training=training,
+    )
+    folder = tmp_path_factory.mktemp("bench") / "run"
+    return recipe, folder, run_recipe(recipe, folder, device="cpu", quiet=True)
+
+
+def test_a_bench_run_is_audited_and_compared(finished) -> None:
+    recipe, folder, rows = finished
+    before = (folder / "results.jsonl").read_bytes()
+    collect_run(recipe, folder, rows, picture_shape=(8, 8))
+    assert (folder / "results.jsonl").read_bytes() == before
+
+    data, labels = load_dataset("digits"), TeacherLabels.open(folder / "labels" / "30")
+    parts = split(data.y, 30, val=100, selection=100, seed=0, trial=0)
+    right = labels.take(data.ids[parts.val]).hard == data.y[parts.val]
+    audit = orjson.loads((folder / "audits" / "30.json").read_bytes())
+    assert audit["numbers"]["quality"]["accuracy"]["value"] == pytest.approx(right.mean())
+    assert audit["numbers"]["pool_rows"] == len(parts.pool)
+
+    found = read_comparison(folder)
+    assert found is not None
+    on_selection = {
+        row.method: max(point["selection"] for point in row.curve)
+        for row in rows
+        if row.distillation
+    }
+    assert found.student == max(on_selection, key=lambda method: on_selection[method])
+    teacher, _student = found.confusions
+    said = labels.take(data.ids[parts.pool]).hard
+    assert sum(n for t, s, n in teacher.counts if t == s) == (said == data.y[parts.pool]).sum()
+    assert found.rows == len(parts.pool)
+    assert all(one.image for one in found.examples)
+
+
+@pytest.mark.parametrize("kept", ["*teacher*", "nothing"])
+def test_without_checkpoints_nothing_is_trained_for_the_page(
+    finished, tmp_path: Path, kept: str
+) -> None:
+    recipe, folder, rows = finished
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "30").symlink_to(folder / "labels" / "30")
+    (tmp_path / "checkpoints").mkdir()
+    for path in (folder / "checkpoints").glob(kept):
+        (tmp_path / "checkpoints" / path.name).symlink_to(path)
+    before = sorted((tmp_path / "checkpoints").iterdir())
+    collect_run(recipe, tmp_path, rows)
+    assert (tmp_path / "audits" / "30.json").exists()
+    assert not (tmp_path / "comparison.json").exists()
+    assert sorted((tmp_path / "checkpoints").iterdir()) == before
+
+
+def test_a_distillation_is_compared_on_pool_and_selection_set(tmp_path: Path) -> None:
+    texts, y = reviews(240)
+    ids, names = np.array([f"r{i}" for i in range(240)]), np.array(MOODS)[y]
+    labels = TeacherLabels.from_probs(ids, noisy_probs(y, 2, 0.8), MOODS)
+    task = gather(
+        gold=(ids[:30], texts[:30], names[:30]),
+        val=(ids[30:80], texts[30:80], names[30:80]),
+        selection=(ids[80:120], texts[80:120], names[80:120]),
+        pool=(ids[120:], texts[120:]),
+        labels=labels,
+    )
+    training = TrainConfig(2, 64, Adam(0.02), gold_repeat=5, steps_per_epoch=10)
+    settings = DistillSettings(methods=(SLaM(),), training=training)
+    done = run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
+    collect_distilled(done)
+    found = read_comparison(tmp_path / "run")
+    assert found is not None
+    student = done.student.predict(texts[120:])
+    apart = {i for i, a, b in zip(ids[120:], student, labels.hard[120:], strict=True) if a != MOODS[b]}
+    assert found.disagreements == len(apart)
+    assert {one.id for one in found.examples} <= apart
+    assert all(one.truth is None and one.text for one in found.examples)
+    tested = next(c for c in found.confusions if c.who == "student")
+    right = sum(n for t, s, n in tested.counts if t == s)
+    assert 100 * right / 40 == pytest.approx(done.best.selection)
+
+    alone = run_distill(task, settings, None, device="cpu", quiet=True)
+    with pytest.raises(InputError, match="no folder"):
+        collect_distilled(alone)

@@ -1,0 +1,95 @@
+"""Confusions and disagreements against plain loops."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from report_runs import make_comparison
+
+from noisyteacher.errors import InputError
+from noisyteacher.report.comparison import (
+    count_confusions,
+    find_examples,
+    read_comparison,
+    thumbnail,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 3)), max_size=40))
+def test_confusions_are_counted(pairs) -> None:
+    truth, said = np.array(pairs, np.int64).reshape(-1, 2).T
+    found = count_confusions("teacher", "V", truth, said)
+    expected = Counter((t, s) for t, s in pairs if t >= 0)
+    assert {(t, s): n for t, s, n in found.counts} == expected
+
+
+def test_the_surest_disagreements_come_first() -> None:
+    teacher = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    student = np.array([[0.1, 0.9], [0.9, 0.1], [0.7, 0.3], [0.6, 0.4]])
+    truth = np.array([0, 0, 1, -1])
+    count, found = find_examples(
+        np.arange(4), ["a", "b", "c", "d" * 999], teacher, student, ("no", "yes"), truth
+    )
+    assert count == 3
+    assert [(e.id, e.teacher, e.student, e.truth) for e in found] == [
+        ("0", "no", "yes", "no"),
+        ("1", "yes", "no", "no"),
+        ("3", "yes", "no", None),
+    ]
+    assert (found[0].teacher_sure, found[0].student_sure) == (0.9, 0.9)
+    assert found[2].text == "d" * 400 + "…"
+
+
+def test_no_more_than_200_examples_are_kept() -> None:
+    teacher = np.tile([0.6, 0.4], (300, 1))
+    count, found = find_examples(
+        np.arange(300), ["x"] * 300, teacher, teacher[:, ::-1], ("no", "yes")
+    )
+    assert (count, len(found)) == (300, 200)
+
+
+def opened(address: str) -> np.ndarray:
+    return np.asarray(Image.open(BytesIO(base64.b64decode(address.partition(",")[2]))))
+
+
+def test_thumbnails_show_the_input() -> None:
+    tiny = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
+    np.testing.assert_array_equal(opened(thumbnail(tiny)), tiny)
+    large = np.full((200, 100, 3), 90, np.uint8)
+    small = opened(thumbnail(large))
+    assert small.shape == (64, 32, 3)
+    assert abs(small.astype(int) - 90).max() <= 2
+
+
+def test_rows_of_a_table_are_numbers_or_pictures() -> None:
+    teacher, student = np.array([[0.9, 0.1]]), np.array([[0.1, 0.9]])
+    table = np.arange(16, dtype=np.float32)[None]
+    _, (plain,) = find_examples(np.arange(1), table, teacher, student, ("no", "yes"))
+    assert plain.text == "0, 1, 2, 3, 4, 5, 6, 7, …"
+    _, (shown,) = find_examples(
+        np.arange(1), table, teacher, student, ("no", "yes"), picture_shape=(4, 4)
+    )
+    assert shown.image is not None
+    np.testing.assert_array_equal(opened(shown.image), np.arange(0, 256, 17).reshape(4, 4))
+
+
+def test_it_reads_back_as_it_was_saved(tmp_path: Path) -> None:
+    made = make_comparison(pictures=False)
+    made.save(tmp_path)
+    found = read_comparison(tmp_path)
+    assert found is not None
+    assert found.examples == made.examples
+    assert [tuple(c) for c in found.confusions[0].counts] == made.confusions[0].counts
+    (tmp_path / "comparison.json").write_text('{"student": "a"}')
+    with pytest.raises(InputError, match="not a comparison"):
+        read_comparison(tmp_path)
+    assert read_comparison(tmp_path / "elsewhere") is None

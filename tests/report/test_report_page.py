@@ -1,0 +1,201 @@
+"""The page: what it shows, that it stands alone, and that data stays data."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
+
+from noisyteacher.errors import InputError
+from noisyteacher.report import render_page, run_page, tell_story, write_run_page
+from noisyteacher.report.source import read_source
+
+needs_extra = pytest.mark.skipif(
+    not run_page.has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
+)
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would make of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.inside = "", ""
+        self.scripts: list[str] = []
+        self.headings: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+        if tag == "h2":
+            self.headings.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside == "h2":
+            self.headings[-1] += data
+        elif self.inside != "style":
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run", sizes=(30, 60))
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Reader:
+    return Reader(write_run_page(run).read_text())
+
+
+@needs_extra
+def test_it_shows_all_that_the_run_left(page: Reader) -> None:
+    assert page.headings == [
+        "What was done",
+        "Results",
+        "Training",
+        "The teacher of 30 gold labels",
+        "The teacher of 30 gold labels, class by class",
+        "The teacher of 60 gold labels",
+        "The teacher of 60 gold labels, class by class",
+        "Mistakes",
+        "Where teacher and student disagree",
+    ]
+    for method in METHODS:
+        assert method in page.text
+    assert "70.80 ± 0.71" in page.text  # SLaM at 30: 70.3 and 71.3
+    assert f"noisyteacher bench {EVIL}" in page.text
+    assert f"A note about {EVIL}" in page.text
+
+
+@needs_extra
+def test_it_stands_alone_in_one_small_file(run: Path, page: Reader) -> None:
+    assert (run / "report.html").stat().st_size < 3_000_000
+    for tag, attributes in page.tags:
+        for name in ("src", "href"):
+            assert re.match("data:|#", attributes.get(name) or "#"), (tag, attributes)
+    policy = next(a["content"] for t, a in page.tags if a.get("http-equiv") and t == "meta")
+    assert "default-src 'none'" in policy
+    assert "connect-src 'none'" in policy
+
+
+@needs_extra
+def test_names_that_look_like_markup_stay_text(page: Reader) -> None:
+    assert len(page.scripts) == 3
+    charts = orjson.loads(page.scripts[0])
+    assert EVIL in page.text
+    assert EVIL in str(charts)
+    assert all(EVIL not in script for script in page.scripts)
+    tags = [tag for tag, _ in page.tags]
+    assert "i" not in tags  # ids end in <i>
+    assert tags.count("b") == 3 * tags.count("img")  # one class is called </script><b>bold
+
+
+@needs_extra
+def test_every_chart_has_words_and_numbers(page: Reader) -> None:
+    charts = [a for _, a in page.tags if "data-chart" in a]
+    specs = orjson.loads(page.scripts[0])
+    assert [a["id"] for a in charts] == [one["key"] for one in specs]
+    assert len(charts) == 1 + 2 + 2 * 6 + 2
+    assert all(a["role"] == "img" and a["aria-label"] for a in charts)
+    figures = [t for t, _ in page.tags if t in ("figure", "table")]
+    assert figures.count("figure") == len(charts)
+    assert figures.count("table") == 1 + len(charts) + 2
+
+
+@needs_extra
+def test_parts_without_data_are_left_out(tmp_path: Path) -> None:
+    write_rows(tmp_path, [row("SLaM()", curve=[])])
+    found = Reader(write_run_page(tmp_path).read_text())
+    assert found.headings == ["What was done", "Results"]
+    assert not any("search" in (a.get("type") or "") for _, a in found.tags)
+
+
+@needs_extra
+def test_an_audit_has_a_page_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "audit.json").write_bytes(orjson.dumps(make_audit()))
+    page = write_run_page(tmp_path / "audit.json")
+    assert page == tmp_path / "audit.html"
+    found = Reader(page.read_text())
+    assert found.headings == ["What was done", "The teacher", "The teacher, class by class"]
+    assert "The audit recommends" in found.text
+
+
+@needs_extra
+def test_a_distillation_tells_its_verdict(tmp_path: Path) -> None:
+    write_rows(tmp_path, [row("GoldOnly()"), row("SLaM()")])
+    candidates = [
+        {
+            "candidate": "SLaM()",
+            "accuracy_on_S": 71.5,
+            "accuracy_on_test": None,
+            "seconds": 2.0,
+            "kept": True,
+        }
+    ]
+    about = {"verdict": f"{EVIL} is kept.", "candidates": candidates}
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "config.json").write_bytes(orjson.dumps({"about": about}))
+    (tmp_path / "audit.json").write_bytes(orjson.dumps(make_audit()))
+    found = Reader(write_run_page(tmp_path, tmp_path / "other.html").read_text())
+    assert f"{EVIL} is kept." in found.text
+    assert "71.50" in found.text
+    assert "The teacher" in found.headings
+
+
+def test_without_the_extra_there_is_a_plain_page(run: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(run_page, "has_extra", lambda: False)
+    found = Reader(write_run_page(run, tmp_path / "plain.html").read_text())
+    assert found.scripts == []
+    assert "70.80 ± 0.71" in found.text
+    assert f"noisyteacher bench {EVIL}" in found.text
+    with pytest.raises(InputError, match=r"noisyteacher\[report\]"):
+        render_page(run)
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run or audit"):
+        write_run_page(tmp_path / "nothing")
+    with pytest.raises(InputError, match="not a run's folder"):
+        write_run_page(tmp_path)
+    (tmp_path / "other.json").write_text('{"numbers": 1}')
+    with pytest.raises(InputError, match="not an audit: it has no 'findings'"):
+        read_source(tmp_path / "other.json")
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        read_source(tmp_path / "broken.json")
+    write_rows(tmp_path / "empty", [])
+    with pytest.raises(InputError, match="no results yet"):
+        write_run_page(tmp_path / "empty")
+
+
+def test_a_story_keeps_each_command_once(tmp_path: Path) -> None:
+    for command in ("noisyteacher bench a", "noisyteacher bench b", "noisyteacher bench a"):
+        tell_story(tmp_path, command, ["said"])
+    told = orjson.loads((tmp_path / "story.json").read_bytes())
+    assert told == {"commands": ["noisyteacher bench a", "noisyteacher bench b"], "notes": ["said"]}
+
+
+@needs_extra
+@settings(max_examples=50, deadline=None)
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_inline_json_reads_back_and_never_closes_its_script(value) -> None:
+    from noisyteacher.report.rich_page import inline_json
+
+    text = inline_json([value, EVIL, "\u2028<!--"])
+    assert orjson.loads(text) == [value, EVIL, "\u2028<!--"]
+    assert not set("<>&\u2028\u2029") & set(text)

@@ -1,0 +1,106 @@
+"""The page of a run that goes on, and the command that writes or serves pages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import orjson
+import pytest
+import typer
+from report_runs import row, write_rows
+from typer.testing import CliRunner
+
+from noisyteacher.cli.report import report
+from noisyteacher.errors import InputError
+from noisyteacher.report.run_page import has_extra
+from noisyteacher.report.watch import PageServer
+
+pytestmark = pytest.mark.skipif(
+    not has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
+)
+
+app = typer.Typer()
+app.command()(report)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PageServer]:
+    write_rows(tmp_path, [])
+    with PageServer(tmp_path) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def get(server: PageServer, path: str, host: str | None = None) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", server.server_port)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    status, text = answer.status, answer.read().decode()
+    connection.close()
+    return status, text
+
+
+def test_the_page_follows_the_run(server: PageServer) -> None:
+    status, page = get(server, "/")
+    assert status == 200
+    assert "No student has finished yet" in page
+    before = orjson.loads(get(server, "/state")[1])
+    assert before["progress"] == ""
+    write_rows(server.run, [row("SLaM()")])
+    line = {"student": "next_one", "epoch": 7, "loss": 0.25, "test": 81.5}
+    (server.run / "curves.jsonl").write_bytes(orjson.dumps(line) + b'\n{"student": "cut')
+    after = orjson.loads(get(server, "/state")[1])
+    assert after["version"] != before["version"]
+    assert after["progress"] == (
+        "1 students have finished. Last heard of: next_one, epoch 7, loss 0.25, test accuracy 81.5."
+    )
+    assert "SLaM()" in get(server, "/")[1]
+    assert orjson.loads(get(server, "/state")[1]) == after
+
+
+def test_only_this_machine_gets_only_the_page(server: PageServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    assert get(server, "/results.jsonl")[0] == 404
+    assert get(server, "/../recipe.json")[0] == 404
+    assert get(server, "/", host="evil.example:80")[0] == 403
+    assert get(server, "/", host=f"localhost:{server.server_port}")[0] == 200
+
+
+def test_a_damaged_run_is_an_answer_not_a_crash(server: PageServer) -> None:
+    (server.run / "recipe.json").write_text("{")
+    status, text = get(server, "/")
+    assert status == 500
+    assert "not JSON" in text
+    write_rows(server.run, [row("SLaM()")])
+    assert get(server, "/")[0] == 200
+
+
+def test_ctrl_c_stops_the_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(server: PageServer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PageServer, "serve_forever", interrupted)
+    write_rows(tmp_path, [row("SLaM()")])
+    result = CliRunner().invoke(app, [str(tmp_path), "--watch"])
+    assert result.exit_code == 0
+    assert "http://127.0.0.1:" in result.output
+    assert "Stopped." in result.output
+
+
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    write_rows(tmp_path, [row("SLaM()")])
+    result = CliRunner().invoke(app, [str(tmp_path)])
+    assert result.exit_code == 0
+    assert str(tmp_path / "report.html") in result.output.replace("\n", "")
+    out = tmp_path / "elsewhere" / "page.html"
+    result = CliRunner().invoke(app, [str(tmp_path), "--out", str(out), "--json"])
+    assert orjson.loads(result.output) == {"report": str(out)}
+    assert out.exists()
+    result = CliRunner().invoke(app, [str(tmp_path), "--out", str(out), "--watch"])
+    assert isinstance(result.exception, InputError)
