@@ -17,7 +17,7 @@ from noisyteacher.report import tell_story
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
 
 EVIL = "<script>window.hacked=1</script>"
-CLASSES = (EVIL, "</script><b>bold", "cat & dog's \"tail\"", "plain")
+CLASSES = (EVIL, "</script><b>bold", 'cat & dog\'s "tail"', "plain")
 METHODS = {"GoldOnly()": None, "Vanilla()": "soft", "SLaM()": "soft"}
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-from user_files import MOODS, noisy_probs, reviews
 
 from noisyteacher.bench import Row, run_recipe
 from noisyteacher.bench.recipe import Recipe
@@ -22,6 +21,7 @@ from noisyteacher.models import MLP
 from noisyteacher.report import collect_distilled, collect_run
 from noisyteacher.report.comparison import read_comparison
 from noisyteacher.train import Adam, TrainConfig
+from user_files import MOODS, noisy_probs, reviews
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,8 @@ def test_a_distillation_is_compared_on_pool_and_selection_set(tmp_path: Path) ->
     collect_distilled(done)
     found = read_comparison(tmp_path / "run")
     assert found is not None
-    student = done.student.predict(texts[120:])
-    apart = {i for i, a, b in zip(ids[120:], student, labels.hard[120:], strict=True) if a != MOODS[b]}
+    student, teacher = done.student.predict(texts[120:]), np.array(MOODS)[labels.hard[120:]]
+    apart = set(ids[120:][student != teacher].tolist())
     assert found.disagreements == len(apart)
     assert {one.id for one in found.examples} <= apart
     assert all(one.truth is None and one.text for one in found.examples)

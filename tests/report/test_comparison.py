@@ -49,12 +49,12 @@ def test_the_surest_disagreements_come_first() -> None:
     assert found[2].text == "d" * 400 + "…"
 
 
-def test_no_more_than_200_examples_are_kept() -> None:
+def test_no_more_than_150_examples_are_kept() -> None:
     teacher = np.tile([0.6, 0.4], (300, 1))
     count, found = find_examples(
         np.arange(300), ["x"] * 300, teacher, teacher[:, ::-1], ("no", "yes")
     )
-    assert (count, len(found)) == (300, 200)
+    assert (count, len(found)) == (300, 150)
 
 
 def opened(address: str) -> np.ndarray:

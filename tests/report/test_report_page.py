@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
 
 from noisyteacher.errors import InputError
 from noisyteacher.report import render_page, run_page, tell_story, write_run_page
+from noisyteacher.report.comparison import Comparison, find_examples
 from noisyteacher.report.source import read_source
 
 needs_extra = pytest.mark.skipif(
@@ -123,6 +126,26 @@ def test_parts_without_data_are_left_out(tmp_path: Path) -> None:
     found = Reader(write_run_page(tmp_path).read_text())
     assert found.headings == ["What was done", "Results"]
     assert not any("search" in (a.get("type") or "") for _, a in found.tags)
+
+
+@needs_extra
+def test_a_page_of_the_largest_run_stays_under_3_mb(tmp_path: Path) -> None:
+    curve = [
+        {"epoch": e, "loss": 1 / e, "selection": 50 - 9 / e, "test": 60 - 9 / e}
+        for e in range(1, 201)
+    ]
+    methods = [f"Weighted(inner=SLaM(), beta={i / 100})" for i in range(25)]
+    plain = row("SLaM()", epochs=200, curve=curve)
+    sizes = (5000, 7500, 10000, 12500, 15000, 17500)
+    write_rows(tmp_path, [replace(plain, labeled=n, method=m) for n in sizes for m in methods])
+    rng = np.random.default_rng(0)
+    said, answers = rng.dirichlet(np.ones(10), (2, 400))
+    noise = rng.integers(0, 256, (400, 64, 64, 3), dtype=np.uint8)  # the worst to compress
+    names = [f"a rather long name of class {i}" for i in range(10)]
+    apart, examples = find_examples(np.arange(400), noise, said, answers, names)
+    Comparison("SLaM()", names, "the pool", 400, apart, [], examples).save(tmp_path)
+    assert len(examples) == 150
+    assert write_run_page(tmp_path).stat().st_size < 3_000_000
 
 
 @needs_extra

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.report.chart_base import data, finished, zoom
+from noisyteacher.report.chart_base import WHOLE, data, finished, zoom
 from noisyteacher.report.parts import Chart, Table
 
 # A little room, so that points at 0 and 1 are seen whole.
@@ -172,7 +172,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
         return None
     points = [{"k": k} | top_k[k] for k in sorted(top_k)]
     base = alt.Chart(data(points)).encode(
-        x=alt.X("k:Q", title="k first answers", scale=_padded(sorted(top_k)))
+        x=alt.X("k:Q", title="k first answers", axis=WHOLE, scale=_padded(sorted(top_k)))
     )
     y = alt.Y("value:Q", title="truth among them", axis=alt.Axis(format="%"))
     scale = alt.Scale(zero=False)

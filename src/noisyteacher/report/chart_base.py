@@ -40,6 +40,7 @@ CONFIG: dict[str, Any] = {
     "text": {"color": INK},
     "range": {"category": [f"var(--c{i})" for i in range(1, 9)]},
 }
+WHOLE = alt.Axis(tickMinStep=1, format="d")
 _HEIGHT = 300
 
 

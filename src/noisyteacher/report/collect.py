@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -168,14 +168,16 @@ def _compare(run: BenchRun, row: Row, picture_shape: tuple[int, int] | None) -> 
     if said is None:
         return
     parts, recipe = run.split(row.labeled, trial=0), run.recipe
+    student = Student(recipe.arms[0], method, trial=0)
+    problem = run.problem(parts, recipe.student, run.data)
+    job = student.job(recipe, row.labeled, problem, said)
+    if not (run.folder / "checkpoints" / f"{job.name}.safetensors").exists():
+        return
     start = make_start(run, row.labeled, parts.gold)
     if start is None:
         return
-    problem = run.problem(parts, recipe.student, run.data, start.init)
-    job = Student(recipe.arms[0], method, trial=0).job(recipe, row.labeled, problem, start.labels)
+    job = student.job(recipe, row.labeled, replace(problem, init=start.init), start.labels)
     trained = run.train([job], recipe.student_training)[0]
-    if not trained.finished:
-        return
     pool = _some(parts.pool)
     ids, truth = run.dataset.ids[pool], run.dataset.y[pool]
     inputs = take_rows(run.data.inputs, torch.from_numpy(pool))

@@ -17,7 +17,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
 
 FILE = "comparison.json"
-_MOST_EXAMPLES = 200
+_MOST_EXAMPLES = 150
 _SIDE = 64  # pixels of a thumbnail
 _TINY = 16  # a picture up to this side is smaller, and exact, as PNG
 _LONGEST_TEXT = 400
@@ -135,6 +135,6 @@ def thumbnail(pixels: np.ndarray) -> str:
     picture, file = Image.fromarray(np.ascontiguousarray(pixels)), BytesIO()
     tiny = max(picture.size) <= _TINY
     picture.thumbnail((_SIDE, _SIDE))
-    picture.save(file, "PNG" if tiny else "JPEG", quality=85)
+    picture.save(file, "PNG" if tiny else "JPEG", quality=75)
     kind = "png" if tiny else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -10,10 +10,11 @@ import numpy as np
 
 from noisyteacher.bench.results import Row
 from noisyteacher.bench.tables import lines
-from noisyteacher.report.chart_base import data, finished, percent_axis, zoom
+from noisyteacher.report.chart_base import WHOLE, data, finished, percent_axis, zoom
 from noisyteacher.report.parts import Chart, Table
 
-_MOST_POINTS = 6_000  # of all curves together
+_MOST_POINTS = 2_400  # of all curves together
+_FEWEST_POINTS = 12  # of one curve
 _TABLE_EPOCHS = 6
 
 Curves = dict[tuple[str, int], list[tuple[int, float]]]  # by method and size of A
@@ -39,11 +40,11 @@ def _draw(curves: Curves, title: str, axis: str, scale: alt.Scale, form: str) ->
     points = [
         {"method": name, "labelled": labeled, "epoch": epoch, "value": round(value, 4)}
         for (name, labeled), curve in curves.items()
-        for epoch, value in _thinned(curve, max(20, _MOST_POINTS // len(curves)))
+        for epoch, value in _thinned(curve, max(_FEWEST_POINTS, _MOST_POINTS // len(curves)))
     ]
     base = _with_choice_of_size(alt.Chart(data(points)), sorted({size for _, size in curves}))
     base = base.encode(
-        x=alt.X("epoch:Q", title="epoch"), y=alt.Y("value:Q", title=axis, scale=scale)
+        x=alt.X("epoch:Q", title="epoch", axis=WHOLE), y=alt.Y("value:Q", title=axis, scale=scale)
     )
     picked = alt.selection_point(name="picked", fields=["method"], bind="legend")
     drawn = base.mark_line(strokeWidth=2).encode(

@@ -10,7 +10,6 @@ import altair as alt
 import jinja2
 import orjson
 import vl_convert
-from markupsafe import Markup
 
 from noisyteacher import __version__
 from noisyteacher.report.parts import Page
@@ -33,14 +32,14 @@ def render(page: Page) -> str:
         for i, section in enumerate(page.sections, 1)
         for j, chart in enumerate(section.charts, 1)
     ]
-    # Only our own files, and JSON that is escaped for its place, go in as they are.
+    # The template takes these four as they are: our own files, and JSON escaped for its place.
     return environment.get_template("page.html").render(
         page=page,
         version=__version__,
-        style=Markup(_asset("page.css")),
-        script=Markup(_asset("page.js")),
-        library=Markup(_vega()),
-        charts=Markup(inline_json(charts)),
+        style=_asset("page.css"),
+        script=_asset("page.js"),
+        library=_vega(),
+        charts=inline_json(charts),
     )
 
 

@@ -41,7 +41,8 @@ def cifar100(teacher: ModelSpec | None = None, student: ModelSpec | None = None)
 
     On a CPU, an epoch of a small one: ``noisyteacher bench cifar100 --labeled 5000 --trials 1
     --teacher "ResNetCifar(depth=20)" --student "ResNetCifar(depth=20)" --methods "Vanilla()"
-    --epochs 1 --teacher-epochs 1 --pretrain-epochs 0 --data DIR``; time not measured.
+    --epochs 1 --teacher-epochs 1 --pretrain-epochs 0 --data DIR``; 7 minutes on one busy core of an
+    AMD EPYC, 4 of them the student's; one epoch teaches next to nothing (2.2 %).
     """
     return Recipe(
         name="cifar100",

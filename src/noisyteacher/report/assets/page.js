@@ -3,14 +3,20 @@
   const root = document.documentElement;
 
   // Charts inside a closed fold have no width yet: they are drawn when it opens.
-  const draw = (place, spec) =>
-    vegaEmbed(place, spec, { mode: "vega-lite", renderer: "svg", actions: false }).then(
-      () => place.setAttribute("data-drawn", ""),
+  const draw = (place, spec) => {
+    const options = { mode: "vega-lite", renderer: "svg", actions: false, bind: `#${place.id}-choice` };
+    vegaEmbed(place, spec, options).then(
+      () => {
+        // The label of its place and the table tell what it shows.
+        place.querySelector("svg").setAttribute("aria-hidden", "true");
+        place.setAttribute("data-drawn", "");
+      },
       (error) => {
         console.error(error);
-        place.nextElementSibling.nextElementSibling.open = true;
+        place.parentElement.querySelector("details").open = true;
       },
     );
+  };
   for (const { key, spec } of JSON.parse(document.getElementById("chart-data").textContent)) {
     const place = document.getElementById(key);
     const fold = place.closest("details.folded");
