@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import orjson
@@ -32,8 +33,8 @@ def test_it_leaves_everything_it_promises(first) -> None:
     assert (out / "pictures" / "alpha-30.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text()
     assert "SLaM(hard=True)" in page
-    assert "data:image/png;base64," in page
-    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "α(x)" in page
+    assert not re.search(r"""(src|href)\s*=\s*["']?https?:""", page), "the page fetches something"
     assert "±" in printed
     assert "report.html" in printed
 

@@ -104,9 +104,11 @@ def test_ctrl_and_wheel_zoom_while_the_wheel_alone_scrolls(visit: Visit) -> None
     box = chart.bounding_box()
     visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
     before = axis_labels(visit)
-    visit.page.mouse.wheel(0, 40)
-    visit.page.wait_for_timeout(200)
+    top = visit.page.evaluate("scrollY")
+    visit.page.mouse.wheel(0, 300)
+    visit.page.wait_for_function("top => scrollY > top", arg=top)
     assert axis_labels(visit) == before
+    chart.scroll_into_view_if_needed()
     visit.page.keyboard.down("Control")
     box = chart.bounding_box()
     visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
@@ -184,7 +186,9 @@ def test_the_keyboard_reaches_everything(browser: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(browser: Any, tmp_path: Path, scheme: str) -> None:
+def test_folds_and_choices_work_and_axe_finds_nothing(
+    browser: Any, tmp_path: Path, scheme: str
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     # Several sizes bring folds and a choice of size; texts are the other kind of example.
     run = write_run(tmp_path / "run", sizes=(30, 60), pictures=False)
@@ -192,6 +196,10 @@ def test_axe_finds_nothing(browser: Any, tmp_path: Path, scheme: str) -> None:
     page.goto(write_run_page(run).as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
     page.wait_for_function(UNDRAWN)
+    line = page.locator("#chart-3-1 .mark-line path").first
+    before = line.get_attribute("d")
+    page.get_by_label("Gold labels in A:").first.select_option("30")
+    playwright.expect(line).not_to_have_attribute("d", before)
     found = axe.Axe().run(page).response["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
     page.close()

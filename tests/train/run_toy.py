@@ -29,7 +29,7 @@ def main(folder: Path, mode: str) -> None:
         jobs = [toy.job("plain", PlainCE(), model=Net(dropout=0.0))]
     else:
         jobs = [toy.job("first", Slow(), seed=1), toy.job("second", PlainCE(), seed=2)]
-    done = train(jobs, toy.data, small(6), out=folder, quiet=True, device="cpu")
+    done = train(jobs, toy.data, small(6), out=folder, quiet=True, device="cpu", minutes=30)
     if mode == "processes" and int(os.environ.get("RANK", "0")):
         return
     for student in done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -124,12 +124,19 @@ class Recipe:
 
     def with_batch(self, size: int) -> Recipe:
         """Another batch for all; Adam's rate grows with its square root, SGD's with itself."""
+        return self._all_trainings(f"batch={size}", lambda config: _with_batch(config, size))
+
+    def with_l2(self, l2: float) -> Recipe:
+        """An L2 term in every training; each must be Adam's."""
+        return self._all_trainings(f"l2={l2:g}", lambda config: _with_l2(config, l2))
+
+    def _all_trainings(self, told: str, change: Callable[[TrainConfig], TrainConfig]) -> Recipe:
         changed = {
-            name: _with_batch(config, size)
+            name: change(config)
             for name in ("teacher_training", "student_training", "pretraining")
             if (config := getattr(self, name)) is not None
         }
-        return self.variant(f"batch={size}", **changed)
+        return self.variant(told, **changed)
 
     def lasting(self) -> dict[str, str]:
         """What must not change within a run's folder: all that its rows do not tell."""
@@ -141,6 +148,12 @@ class Recipe:
 
 
 _TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second", "logistic")
+
+
+def _with_l2(config: TrainConfig, l2: float) -> TrainConfig:
+    if not isinstance(config.optimizer, Adam):
+        raise InputError("The L2 term is a setting of Adam, which this recipe does not use.")
+    return replace(config, optimizer=replace(config.optimizer, l2=l2))
 
 
 def _with_batch(config: TrainConfig, size: int) -> TrainConfig:

@@ -156,7 +156,7 @@ def _forward(
     y = torch.empty_like(x, memory_format=torch.channels_last)
     partial = _float32(x, 2, plan.parts, channels)
     stats = _float32(x, 2, channels)
-    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(x):
         kernels.forward_sums[plan.parts, plan.channel_tiles](
             x, partial, rows, C=channels, **plan.sums_options()
         )
@@ -192,7 +192,7 @@ def _backward(
     dz = None if y is None else torch.empty_like(dx, memory_format=torch.channels_last)
     partial = _float32(x, 2, plan.parts, channels)
     param_grads = _float32(x, 2, channels)
-    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(x):
         kernels.backward_sums[plan.parts, plan.channel_tiles](
             *(grad, x, y, dz, weight, bias, stats, partial, rows),
             C=channels,

@@ -61,6 +61,16 @@ class Processes:
         ):
             parameter.grad = part.view_as(parameter)
 
+    def agree(self, mine: bool) -> bool:
+        """What the leading process says, for all: clocks may differ, decisions must not."""
+        if self.count == 1:
+            return mine
+        said = torch.tensor([mine], dtype=torch.uint8)
+        if dist.get_backend() == "nccl":
+            said = said.cuda()
+        dist.broadcast(said, src=0)
+        return bool(said.item())
+
     def barrier(self) -> None:
         if self.count > 1:
             dist.barrier()

@@ -266,7 +266,7 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
     building = [r for r in runners if r.active or r.stored is None]
     for runner in building:
         runner.build()
-    while time.monotonic() < session.deadline:
+    while session.processes.agree(time.monotonic() < session.deadline):
         # Students of a resumed cohort may stand at different epochs: the hindmost go first.
         active = [r for r in building if r.active]
         if not active:
