@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
 
 from noisyteacher.errors import InputError
@@ -126,6 +127,12 @@ def test_parts_without_data_are_left_out(tmp_path: Path) -> None:
     found = Reader(write_run_page(tmp_path).read_text())
     assert found.headings == ["What was done", "Results"]
     assert not any("search" in (a.get("type") or "") for _, a in found.tags)
+    (tmp_path / "pictures").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "pictures" / "alpha-30.png")
+    found = Reader(write_run_page(tmp_path).read_text())
+    assert found.headings == ["What was done", "Results", "Pictures"]
+    shown = [a["alt"] for tag, a in found.tags if tag == "img"]
+    assert shown == ["α(x): how likely the teacher's label is right, 30 gold labels"]
 
 
 @needs_extra
@@ -160,7 +167,8 @@ def test_an_audit_has_a_page_of_its_own(tmp_path: Path) -> None:
 
 @needs_extra
 def test_a_distillation_tells_its_verdict(tmp_path: Path) -> None:
-    write_rows(tmp_path, [row("GoldOnly()"), row("SLaM()")])
+    untested = {"last": None, "selected": None, "best_test": None}
+    write_rows(tmp_path, [row(name, accuracy=untested) for name in ("GoldOnly()", "SLaM()")])
     candidates = [
         {
             "candidate": "SLaM()",
@@ -177,6 +185,7 @@ def test_a_distillation_tells_its_verdict(tmp_path: Path) -> None:
     found = Reader(write_run_page(tmp_path, tmp_path / "other.html").read_text())
     assert f"{EVIL} is kept." in found.text
     assert "71.50" in found.text
+    assert "best test epoch" not in found.text
     assert "The teacher" in found.headings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or
-from noisyteacher.report.chart_base import data, finished, percent_axis, zoom
+from noisyteacher.report.chart_base import DASHES, data, finished, percent_axis, zoom
 from noisyteacher.report.parts import Chart, Table
 
 
@@ -69,7 +69,7 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
     drawn = alt.layer(
         base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
         base.mark_line(strokeWidth=2).encode(
-            y=y, strokeDash=alt.StrokeDash("method:N", legend=None, sort=None)
+            y=y, strokeDash=alt.StrokeDash("method:N", legend=None, sort=None, scale=DASHES)
         ),
         base.mark_point(filled=True, size=70, opacity=1)
         .encode(

@@ -40,6 +40,8 @@ CONFIG: dict[str, Any] = {
     "text": {"color": INK},
     "range": {"category": [f"var(--c{i})" for i in range(1, 9)]},
 }
+# As many as colours, so that lines differ in print too; fine dots would look like a paler colour.
+DASHES = alt.Scale(range=[[1, 0], [7, 3], [3, 2], [9, 3, 2, 3], [14, 4], [1, 0], [7, 3], [3, 2]])
 WHOLE = alt.Axis(tickMinStep=1, format="d")
 _HEIGHT = 300
 

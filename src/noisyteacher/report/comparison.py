@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -15,6 +14,7 @@ from PIL import Image
 
 from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
+from noisyteacher.report.page import data_address
 
 FILE = "comparison.json"
 _MOST_EXAMPLES = 150
@@ -133,8 +133,7 @@ def _shown(value: Any, picture_shape: tuple[int, int] | None) -> dict[str, str]:
 def thumbnail(pixels: np.ndarray) -> str:
     """(H, W) or (H, W, 3) uint8 as a small picture inside a data: address."""
     picture, file = Image.fromarray(np.ascontiguousarray(pixels)), BytesIO()
-    tiny = max(picture.size) <= _TINY
+    kind = "png" if max(picture.size) <= _TINY else "jpeg"
     picture.thumbnail((_SIDE, _SIDE))
-    picture.save(file, "PNG" if tiny else "JPEG", quality=75)
-    kind = "png" if tiny else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    picture.save(file, kind, quality=75)
+    return data_address(kind, file.getvalue())

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisyteacher.bench.results import Row
 from noisyteacher.bench.tables import lines
-from noisyteacher.report.chart_base import WHOLE, data, finished, percent_axis, zoom
+from noisyteacher.report.chart_base import DASHES, WHOLE, data, finished, percent_axis, zoom
 from noisyteacher.report.parts import Chart, Table
 
 _MOST_POINTS = 2_400  # of all curves together
@@ -49,7 +49,7 @@ def _draw(curves: Curves, title: str, axis: str, scale: alt.Scale, form: str) ->
     picked = alt.selection_point(name="picked", fields=["method"], bind="legend")
     drawn = base.mark_line(strokeWidth=2).encode(
         color=alt.Color("method:N", title=None, sort=None),
-        strokeDash=alt.StrokeDash("method:N", title=None, sort=None),
+        strokeDash=alt.StrokeDash("method:N", title=None, sort=None, scale=DASHES),
         opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
     )
     # Lines are too thin to point at: unseen dots around them carry the tooltip.

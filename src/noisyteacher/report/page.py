@@ -50,10 +50,11 @@ def write_page(
     write_atomic(path, html.encode())
 
 
+def data_address(kind: str, picture: bytes) -> str:
+    """A picture, "png" or "jpeg", inside its own address."""
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+
+
 def _figure(caption: str, picture: Path) -> str:
-    data = base64.b64encode(picture.read_bytes()).decode()
-    text = escape(caption)
-    return (
-        f'<figure><img alt="{text}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{text}</figcaption></figure>\n"
-    )
+    address, text = data_address("png", picture.read_bytes()), escape(caption)
+    return f'<figure><img alt="{text}" src="{address}"><figcaption>{text}</figcaption></figure>\n'

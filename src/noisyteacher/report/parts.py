@@ -40,6 +40,7 @@ class Section:
     items: list[str] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    pictures: list[tuple[str, str]] = field(default_factory=list)  # caption, data: address
     folded: bool = False
     comparison: Comparison | None = None
 

@@ -10,7 +10,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
 from noisyteacher.report.page import write_page
 from noisyteacher.report.source import Source, read_source
-from noisyteacher.report.words import ACCURACIES_IN_WORDS, facts
+from noisyteacher.report.words import ACCURACIES_IN_WORDS, caption, facts
 
 _EXTRA = ("altair", "vl_convert", "jinja2")
 
@@ -58,14 +58,6 @@ def _write_plain(page: Path, source: Source, path: Path) -> None:
         f"noisyteacher: {source.title}",
         HEADER,
         [cells(line) for line in source.lines],
-        {_caption(picture): picture for picture in source.pictures},
+        {caption(picture): picture for picture in source.pictures},
         [*source.story.commands, *verdict, *source.story.notes, *notes, ACCURACIES_IN_WORDS],
     )
-
-
-def _caption(path: Path) -> str:
-    kind, _, size = path.stem.partition("-")
-    if kind != "alpha":
-        return path.stem
-    told = f", {size} gold labels" if size else ""
-    return f"α(x): how likely the teacher's label is right{told}"

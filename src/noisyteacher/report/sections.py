@@ -16,9 +16,10 @@ from noisyteacher.report.audit_charts import (
 from noisyteacher.report.comparison import Comparison
 from noisyteacher.report.confusion_charts import confused_classes, draw_confusion
 from noisyteacher.report.curve_charts import draw_curves
+from noisyteacher.report.page import data_address
 from noisyteacher.report.parts import Chart, Page, Section, Table
 from noisyteacher.report.source import Source
-from noisyteacher.report.words import ACCURACIES_IN_WORDS, facts, progress
+from noisyteacher.report.words import ACCURACIES_IN_WORDS, caption, facts, progress
 
 _MOST_CLASS_ROWS = 200
 _OFTEN_SHARED = ("passes", "labelled", "epochs", "n")
@@ -29,6 +30,8 @@ def make_page(source: Source, live: bool = False) -> Page:
     sections: list[Section | None] = [_done(source, live)]
     if source.rows:
         sections += [_results(source), _training(source)]
+    if source.pictures and not source.audits:
+        sections.append(_pictures(source))
     for i, (heading, audit) in enumerate(source.audits.items()):
         sections += [_audit(heading, audit, folded=i > 0), _classes(heading, audit, folded=i > 0)]
     if source.comparison is not None:
@@ -55,10 +58,14 @@ def _results(source: Source) -> Section:
     by_size = draw_by_size(found)
     # One dot plot for several sizes would mix them up.
     chart = by_size if len({line.labeled for line in found}) > 1 else draw_accuracies(found)
+    tested = any(cell is not None for line in found for cell in line.accuracy.values())
+    candidates = _candidates(source.about)
+    if not tested and candidates:
+        return Section("Results", tables=candidates)
     return Section(
         "Results",
         texts=[ACCURACIES_IN_WORDS],
-        tables=[_accuracies([cells(line) for line in found]), *_candidates(source.about)],
+        tables=[_accuracies([cells(line) for line in found]), *candidates],
         charts=[] if chart is None else [chart],
     )
 
@@ -91,6 +98,12 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
 def _training(source: Source) -> Section | None:
     charts = draw_curves(source.rows)
     return Section("Training", charts=charts) if charts else None
+
+
+def _pictures(source: Source) -> Section:
+    """What a run drew while it went on; an audit shows more."""
+    shown = [(caption(path), data_address("png", path.read_bytes())) for path in source.pictures]
+    return Section("Pictures", pictures=shown)
 
 
 # -- the audit ------------------------------------------------------------------------------------

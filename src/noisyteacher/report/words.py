@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from noisyteacher.report.source import Source, plain
 
 ACCURACIES_IN_WORDS = (
@@ -48,3 +50,12 @@ def progress(source: Source) -> str:
             told.append(f"{name} {latest[key]:.3g}")
     finished = f"{len(source.rows)} students have finished."
     return f"{finished} Last heard of: {latest.get('student')}, {', '.join(told)}."
+
+
+def caption(path: Path) -> str:
+    """What a picture of a run shows, by its file name."""
+    kind, _, size = path.stem.partition("-")
+    if kind != "alpha":
+        return path.stem
+    told = f", {size} gold labels" if size else ""
+    return f"α(x): how likely the teacher's label is right{told}"
