@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test lint format bench screenshots clean
 
 setup: $(STAMP)
 
@@ -29,9 +29,20 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# CPU figures of benchmarks/README.md; those of a GPU are made by the commands named there.
 bench: $(STAMP)
 	$(BIN)/python benchmarks/store.py --csv benchmarks/store.csv
 	$(BIN)/python benchmarks/noise.py --csv benchmarks/noise.csv
+	$(BIN)/python benchmarks/engine.py --device cpu --csv benchmarks/engine-cpu.csv
+	$(BIN)/python benchmarks/methods.py --device cpu --csv benchmarks/methods-cpu.csv
+	$(BIN)/python benchmarks/audit.py --csv benchmarks/audit.csv
+	$(BIN)/python benchmarks/join.py --csv benchmarks/join.csv
+	$(BIN)/python benchmarks/import_jsonl.py --csv benchmarks/import_jsonl.csv
+	$(BIN)/python benchmarks/halfspace.py --csv results/halfspace/speed.csv
+
+# Needs Chromium on the PATH.
+screenshots: demo
+	$(BIN)/python docs/screenshots.py runs/demo
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist

@@ -73,7 +73,7 @@ def test_texts(tmp_path: Path) -> None:
     assert len(read_rows(out / "results.jsonl")) == len(names)
     page = (out / "report.html").read_text()
     assert "Consistency(inner=None)" in page
-    assert "data:image/png" in page
+    assert "α(x)" in page
     assert "planted" in (out / "student" / "README.md").read_text()
 
 

@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from noisyteacher import __version__
-from noisyteacher.cli import audit, bench, demo, distill, export, halfspace, import_labels, label
+from noisyteacher.cli import (
+    audit,
+    bench,
+    demo,
+    distill,
+    export,
+    halfspace,
+    import_labels,
+    label,
+    report,
+)
 from noisyteacher.errors import InputError
 
 app = typer.Typer(
@@ -43,6 +53,7 @@ app.command(epilog=label.EPILOG)(label.label)
 app.command(epilog=distill.EPILOG)(distill.distill)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=bench.EPILOG)(bench.bench)
+app.command(epilog=report.EPILOG)(report.report)
 app.command(epilog=halfspace.EPILOG)(halfspace.halfspace)
 
 

@@ -184,21 +184,17 @@ def _out_of_time(done: Distilled, json: bool) -> int:
 
 def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
     from noisyteacher.bench.figures import draw_alpha_curve
-    from noisyteacher.report.page import write_page
+    from noisyteacher.cli.command import this_command
+    from noisyteacher.report import collect_distilled, tell_story, write_run_page
 
-    task, pictures = done.task, {}
+    task = done.task
     if done.noise is not None:
-        stem = out / "pictures" / "alpha"
         val = task.split.val
+        stem = out / "pictures" / "alpha"
         draw_alpha_curve(done.noise, task.labels.take(task.ids[val]), task.y[val], stem)
-        pictures["α(x): how likely the teacher's label is right, by its margin"] = stem.with_suffix(
-            ".png"
-        )
-    page = out / "report.html"
-    header, *lines = _lines(done)
-    said = [done.verdict(), _sizes_in_words(task), *notes]
-    write_page(page, f"noisyteacher distill: {task.name}", header, lines, pictures, said)
-    return page
+    collect_distilled(done)
+    tell_story(out, this_command(), [_sizes_in_words(task), *notes])
+    return write_run_page(out)
 
 
 def _lines(done: Distilled) -> list[tuple[str, ...]]:
