@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# These need files that their own tests make before they run the snippets.
-TESTED_ELSEWHERE = {"importing.md", "distilling.md"}
+# These need files, or run as a whole: they have tests of their own.
+TESTED_ELSEWHERE = {"importing.md", "distilling.md", "tutorial-llm.md", "tutorial-images.md"}
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -228,6 +228,7 @@ def test_top_mask_refuses_words() -> None:
         ({"mask": np.ones((1, 3), dtype=bool)}, r"mask must have shape \(1, 4\), not \(1, 3\)"),
         ({"mask": np.ones((4,), dtype=bool)}, "mask must have shape"),
         ({"mask": np.full((1, 4), 2)}, "mask .* found 2"),
+        ({"mask": np.full((1, 4), 0.5)}, "mask must hold bools, or zeros and ones"),
         ({"normalize": "k"}, "normalize must be one of 'sum', 'none', 'k-1', not 'k'"),
         ({"student_probs": NAN}, "student_probs .* found nan"),
         ({"student_probs": 3 * F}, r"student_probs must lie in \[0, 1\]; found 1"),

@@ -112,6 +112,9 @@ def test_vid() -> None:
     rho = torch.tensor([0.0, 1, -1], requires_grad=True)
     losses = vid_nll(mean, embedding, rho)
     assert losses.shape == (2,)
+    errors_and_variances = zip((0.5, 0, 1), (0.693157, 1.313272, 0.313272), strict=True)
+    first = sum(e**2 / v + math.log(v) for e, v in errors_and_variances) / 6
+    assert losses[0].item() == pytest.approx(first, abs=2e-6)
     assert losses.mean().item() == approx(0.132875)
     assert 3 * losses.mean().item() == pytest.approx(0.398624, abs=1e-6)
     losses.mean().backward()

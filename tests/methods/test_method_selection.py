@@ -47,6 +47,9 @@ def test_weights_from_neighbours() -> None:
     np.testing.assert_allclose(ratios[:2], (1.736966, 2.015557), atol=2e-6)
     three = neighbour_weights(np.array([(0.30, 0.35)]), val, ratios, 3, 10.0)
     assert three[0] == pytest.approx(0.631244, abs=2e-6)
+    # Averaged over the right neighbours too, the distortion would count the error rate twice.
+    twice = 1 / (1 + 2 / 3 * (ratios[:3].mean() - 1))
+    assert twice == pytest.approx(0.719709, abs=2e-6)
     two = neighbour_weights(np.array([(0.12, 0.22)]), val, ratios, 2, 10.0)
     assert two[0] == pytest.approx(0.532975, abs=2e-6)
     down_only = neighbour_weights(np.array([(0.0, 0.0)]), val, ratios / 4, 3, 1.0)

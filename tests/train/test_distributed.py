@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from noisyteacher.errors import InputError
@@ -51,6 +53,13 @@ def test_two_processes_equal_one(
     one, two = (load_file(tmp_path / n / f"{name}.final.safetensors") for n in ("one", "two"))
     for key, value in one.items():
         torch.testing.assert_close(two[key], value, rtol=1e-4, atol=1e-5, msg=key)
+    assert losses(tmp_path / "two", name) == pytest.approx(losses(tmp_path / "one", name), rel=1e-4)
+
+
+def losses(folder: Path, name: str) -> list[float]:
+    """The recorded curve: a loss of the whole batch, not of the leading process's share."""
+    with safe_open(folder / "checkpoints" / f"{name}.safetensors", framework="pt") as file:
+        return [record["loss"] for record in json.loads(file.metadata()["history"])["curve"]]
 
 
 def test_a_batch_that_cannot_be_shared_is_refused() -> None:

@@ -219,6 +219,8 @@ def test_bad_jobs_are_refused(toy, changes: dict, words: str) -> None:
 def test_bad_settings_are_refused(toy) -> None:
     with pytest.raises(InputError, match="epochs must be at least 1"):
         TrainConfig(epochs=0)
+    with pytest.raises(InputError, match="checkpoint_every must be at least 1"):
+        TrainConfig(checkpoint_every=0)
     with pytest.raises(InputError, match="precision"):
         TrainConfig(precision="half")
     with pytest.raises(InputError, match="same name"):

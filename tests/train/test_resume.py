@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 from toy import PlainCE, make_toy, small
 
 from noisyteacher.errors import InputError
+from noisyteacher.labels import TeacherLabels
 from noisyteacher.train import train
 
 SCRIPT = Path(__file__).with_name("run_toy.py")
@@ -77,6 +79,17 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     train(toy.job("s", PlainCE()), toy.data, small(2), out=tmp_path, quiet=True)
     with pytest.raises(InputError, match="belongs to another run"):
         train(toy.job("s", PlainCE(), seed=9), toy.data, small(2), out=tmp_path, quiet=True)
+
+
+def test_other_teacher_labels_of_the_same_rows_are_another_run(tmp_path: Path) -> None:
+    toy = make_toy()
+    train(toy.job("s", PlainCE()), toy.data, small(2), out=tmp_path, quiet=True)
+    flipped = TeacherLabels.from_probs(
+        toy.labels.ids, toy.labels.probs[:, ::-1], extras=toy.labels.extras
+    )
+    job = replace(toy, labels=flipped).job("s", PlainCE())
+    with pytest.raises(InputError, match="belongs to another run"):
+        train(job, toy.data, small(2), out=tmp_path, quiet=True)
 
 
 def test_a_truncated_checkpoint_is_named(tmp_path: Path) -> None:

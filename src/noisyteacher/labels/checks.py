@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,12 @@ def clean_k(k: int | None, classes: int) -> int:
     return int(k)
 
 
-def clean_temperature(temperature: float | None) -> float | None:
+def clean_temperature(temperature: Any) -> float | None:
     """A positive number, or None where it is not known."""
     if temperature is None:
         return None
-    if not np.isfinite(temperature) or temperature <= 0:
+    number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if not number or not np.isfinite(temperature) or temperature <= 0:
         raise InputError(f"temperature must be a positive number, got {temperature!r}.")
     return float(temperature)
 

@@ -29,7 +29,7 @@ def clean_ids(ids: IdsLike) -> npt.NDArray[Any]:
 
 
 def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
-    if isinstance(ids, str | bytes):
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InputError(f"ids must be a sequence of strings or integers, got {ids!r}.")
     if isinstance(ids, Tensor):
         return ids.detach().cpu().numpy()

@@ -26,6 +26,7 @@ from noisyteacher.losses.door import (
     check_range,
     hand_back,
     log_softmax,
+    look_is_free,
     probability_matrix,
     shortlist_size,
     trust_alpha,
@@ -136,4 +137,6 @@ def _checked_mask(mask: AnyArray, like: Tensor) -> Tensor:
         raise InputError(f"mask must have shape {tuple(like.shape)}, not {tuple(tensor.shape)}.")
     if tensor.dtype != torch.bool:
         check_range("mask", tensor, 0, 1)
+        if look_is_free(tensor) and bool(((tensor != 0) & (tensor != 1)).any()):
+            raise InputError("mask must hold bools, or zeros and ones, and nothing between.")
     return tensor.bool()

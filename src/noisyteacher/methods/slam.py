@@ -22,13 +22,17 @@ from noisyteacher.losses import (
 from noisyteacher.methods.base import Batch, Columns, Grid, Rows
 from noisyteacher.methods.targets import SHORTLIST, PlainMethod, TargetMethod, pool_labels
 from noisyteacher.noise import TeacherNoise
+from noisyteacher.noise.settings import check_each_setting
 
 CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, repr=False)
 class SLaM(TargetMethod):
-    """Student-label mixing. Rows at alpha = 0.5, the lower bound, pull at nothing.
+    """Student-label mixing: the less a label is trusted, the less it pulls.
+
+    At alpha = 0.5, the lower bound, a hard label pulls at nothing with "none", and with "sum" only
+    towards its shortlist.
 
     Args:
         base: the loss on the mix: ``"ce"``, ``"taylor_ce"``, ``"poly1"``, a base loss of
@@ -61,6 +65,15 @@ class SLaM(TargetMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_normalize(self.normalize)
+        # How lower_bound goes with threshold is seen at fit: a grid sets one field at a time.
+        check_each_setting(
+            lower_bound=self.lower_bound,
+            k=self.k,
+            threshold=self.threshold,
+            metric=self.metric,
+            per_class=self.per_class,
+            level=self.level,
+        )
         # One method, one name: every way to write a base ends as the same object.
         loss = _as_base(self.base)
         object.__setattr__(self, "base", "ce" if loss == CrossEntropy() else loss)

@@ -27,6 +27,31 @@ def check_settings(
     level: Any,
 ) -> None:
     """Refuse settings that cannot be meant."""
+    check_each_setting(
+        lower_bound=lower_bound,
+        k=k,
+        threshold=threshold,
+        metric=metric,
+        per_class=per_class,
+        level=level,
+    )
+    if k == "auto" and lower_bound >= threshold:
+        raise InputError(
+            f'With k="auto", lower_bound must be below threshold, but {lower_bound} is not below '
+            f"{threshold}: every shortlist would count as good enough."
+        )
+
+
+def check_each_setting(
+    *,
+    lower_bound: Any,
+    k: Any,
+    threshold: Any,
+    metric: Any,
+    per_class: Any,
+    level: Any,
+) -> None:
+    """Refuse settings that are wrong whatever the others are."""
     check_metric(metric)
     shares = {"lower_bound": lower_bound, "threshold": threshold, "level": level}
     for name, share in shares.items():
@@ -39,8 +64,3 @@ def check_settings(
             raise InputError(f'k must be an int, "level" or "auto", but it is {k!r}.')
     elif isinstance(k, bool) or not isinstance(k, Integral) or k < 2:
         raise InputError(f"A fixed k must be an int from 2 to L, but it is {k!r}.")
-    if k == "auto" and lower_bound >= threshold:
-        raise InputError(
-            f'With k="auto", lower_bound must be below threshold, but {lower_bound} is not below '
-            f"{threshold}: every shortlist would count as good enough."
-        )

@@ -80,9 +80,11 @@ class TrainConfig:
     steps_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "gold_repeat", "eval_every", "eval_batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        counts = ("epochs", "batch_size", "gold_repeat", "eval_every", "eval_batch")
+        for name in (*counts, "checkpoint_every", "steps_per_epoch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise InputError(
                 f'precision is "auto", "float32" or "bfloat16", not {self.precision!r}.'

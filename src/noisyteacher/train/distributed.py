@@ -71,6 +71,16 @@ class Processes:
         dist.broadcast(said, src=0)
         return bool(said.item())
 
+    def mean(self, mine: float) -> float:
+        """The mean over the processes: all must see the same loss, and stop at the same NaN."""
+        if self.count == 1:
+            return mine
+        total = torch.tensor([mine], dtype=torch.float64)
+        if dist.get_backend() == "nccl":
+            total = total.cuda()
+        dist.all_reduce(total)
+        return float(total.item()) / self.count
+
     def barrier(self) -> None:
         if self.count > 1:
             dist.barrier()

@@ -6,6 +6,7 @@ replays them in turn. On a CPU the students of a run follow one another; the cod
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Sequence
@@ -151,14 +152,17 @@ def _train_all(jobs: list[Job], session: _Session, size: int) -> list[Trained]:
         group = jobs[len(done) : len(done) + size]
         try:
             done += _train_cohort(group, session)
+            continue
         except torch.OutOfMemoryError:
             if len(group) == 1:
                 raise
-            size = (len(group) + 1) // 2
-            session.progress.say(
-                f"{len(group)} students do not fit in GPU memory together; going on with {size}."
-            )
-            torch.cuda.empty_cache()
+        # Not in the handler: there the error's traceback still holds the students' memory.
+        size = (len(group) + 1) // 2
+        session.progress.say(
+            f"{len(group)} students do not fit in GPU memory together; going on with {size}."
+        )
+        gc.collect()
+        torch.cuda.empty_cache()
     return done
 
 
@@ -187,7 +191,8 @@ class _Runner:
         """Put the student on the device, captured where possible, in its stored state."""
         session = self.session
         self.run = StudentRun(self.job, session.arena, session.config, session.processes)
-        if self.run.on_gpu and session.processes.count == 1:
+        in_time = time.monotonic() < session.deadline
+        if self.run.on_gpu and session.processes.count == 1 and in_time:
             self.run.capture()
         if self.stored is not None:
             self.run.load_state(self.stored)
@@ -198,7 +203,7 @@ class _Runner:
         assert self.run is not None
         config, history = self.session.config, self.history
         with self.run.on_stream():
-            loss = float(self.run.loss_sum) / self.run.steps
+            loss = self.session.processes.mean(float(self.run.loss_sum)) / self.run.steps
         if not math.isfinite(loss):
             history.failed = f"the loss became {loss} in epoch {epoch + 1}"
             self.run.load_state(self.good)

@@ -108,13 +108,17 @@ class Job:
         """What a checkpoint must agree on to be continued by this job."""
         digest = hashlib.sha256()
         columns = self.prepared.columns
-        for part in (self.model, self.method, self.seed, settings):
+        for part in (self.model, self.method, self.seed, settings, columns.rows_per_epoch):
             digest.update(repr(part).encode() + b"\0")
-        for array in (columns.index.numpy(), columns.y.numpy(), self.positions, self.selection):
+        rows = (self.positions, self.val_positions, self.selection, self.selection_y)
+        for array in (columns.index.numpy(), columns.y.numpy(), *rows):
             digest.update(np.ascontiguousarray(array).tobytes())
-        for name, tensor in sorted((self.init or {}).items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().float().numpy().tobytes())
+        # Other teacher labels, or another noise model, show here and nowhere else.
+        prepared = {"weight": columns.weight, **columns.values, **columns.constants}
+        for tensors in (prepared, self.init or {}):
+            for name, tensor in sorted(tensors.items()):
+                digest.update(name.encode() + b"\0")
+                digest.update(tensor.detach().cpu().float().numpy().tobytes())
         return digest.hexdigest()
 
 

@@ -324,11 +324,15 @@ class StudentRun:
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     found[f"optimizer.{i}.{name}"] = value
-        return {name: value.detach().clone() for name, value in found.items()}
+        # On the student's own stream, and waited for: its next step must not overtake the copies.
+        with self.on_stream():
+            copies = {name: value.detach().clone() for name, value in found.items()}
+        self.join_stream()
+        return copies
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Write a state back in place: a captured graph keeps pointing at the same memory."""
-        with torch.no_grad():
+        with torch.no_grad(), self.on_stream():
             for name, value in self.model.state_dict().items():
                 value.copy_(state[f"model.{name}"])
             if self.modules is not None:
@@ -351,11 +355,12 @@ class StudentRun:
                 elif name in current:
                     current[name].copy_(stored[name])
                 else:
-                    current[name] = stored[name].clone()
+                    current[name] = stored[name].to(parameter.device, copy=True)
 
     def model_state(self) -> dict[str, Tensor]:
         """The student's weights alone, on the CPU."""
-        return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+        with self.on_stream():
+            return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
 
 
 def _columns_on(columns: Columns, device: torch.device) -> Columns:
