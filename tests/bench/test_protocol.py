@@ -18,7 +18,7 @@ from noisyteacher.bench.students import Student, cohorts, first_students
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Calibrated, Consistency, GoldOnly, SLaM, Vanilla
-from noisyteacher.train import Job, engine
+from noisyteacher.train import Adam, Job, engine
 
 
 def small(methods: str = "GoldOnly();Vanilla();SLaM()", **changes: Any) -> Recipe:
@@ -168,6 +168,9 @@ def test_a_store_may_stand_in_for_the_teacher(tmp_path: Path, trained: list[Job]
     assert rows[0].teacher_accuracy == pytest.approx(100 * np.mean(said[rest] == y[rest]))
     with pytest.raises(InputError, match="another teacher"):
         run(small("Vanilla()"), tmp_path / "run")
+    TeacherLabels.from_probs(ids, probs[:, ::-1]).save(tmp_path / "store", overwrite=True)
+    with pytest.raises(InputError, match="another teacher"):
+        run(small("Vanilla()"), tmp_path / "run", labels=tmp_path / "store")
     turned = [str(digit) for digit in range(9, -1, -1)]
     TeacherLabels.from_probs(ids, probs, classes=turned).save(tmp_path / "turned")
     with pytest.raises(InputError, match="in another order: '9', '8'"):
@@ -183,6 +186,15 @@ def test_a_folder_of_another_run_is_refused_and_other_lengths_are_not(tmp_path: 
     longer = run(small("Vanilla()").with_student(epochs=3), tmp_path)
     assert [row.epochs for row in longer] == [2, 3]
     assert longer[0] == first[0]
+
+
+def test_a_teacher_whose_loss_became_nan_is_said_and_not_taken_for_lack_of_time(
+    tmp_path: Path,
+) -> None:
+    recipe = small("Vanilla()")
+    broken = replace(recipe.teacher_training, optimizer=Adam(float("inf")))
+    with pytest.raises(InputError, match="24_teacher is of no use: the loss became nan"):
+        run(replace(recipe, teacher_training=broken), tmp_path)
 
 
 def test_gold_repeat_stands_in_the_row(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def test_rows_a_table_and_a_page(tmp_path: Path) -> None:
     result = bench("tables", tmp_path / "run" / "results.jsonl", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "| SLaM() | 1 | 2 |" in (tmp_path / "tables" / "digits-smoke.md").read_text()
+    result = bench("tables", tmp_path / "run" / "results.jsonl", "--out", tmp_path, "--json")
+    assert all(Path(orjson.loads(line)["file"]).exists() for line in result.stdout.splitlines())
 
 
 def test_settings_that_rows_do_not_tell_join_the_name(tmp_path: Path) -> None:
@@ -102,6 +104,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "one word too many" in refused("digits", "rows.jsonl")
     assert "no pre-training" in refused(*DIGITS, "--pretrain-epochs", 3)
     assert "no file" in refused("tables", tmp_path / "gone.jsonl")
+    assert "cpu, cuda or cuda:N, not 'tpu'" in refused("digits", "--smoke", "--device", "tpu")
     assert "cannot read digits" in refused(*DIGITS, "--student", "BagLinear(9)", "--out", tmp_path)
     assert "Unknown tracker" in refused(*DIGITS, "--track", "paper", "--out", tmp_path / "t")
 

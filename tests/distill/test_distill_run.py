@@ -28,7 +28,7 @@ from noisyteacher.distill.candidates import FLOOR, choose_candidates
 from noisyteacher.distill.floor import train_floor
 from noisyteacher.distill.inputs import fit_format
 from noisyteacher.distill.task import Task
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, TrainConfig
@@ -128,8 +128,21 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     run(make(), tmp_path / "run", quick=True)
     with pytest.raises(InputError, match="holds a run with another data"):
         run(make(right=0.7), tmp_path / "run", quick=True)
+    others = columns(320, 0.8)
+    ids, texts, names = others["test"]
+    swapped = gather(**others | {"test": (ids, texts, names[::-1])})
+    with pytest.raises(InputError, match="holds a run with another data"):
+        run(swapped, tmp_path / "run", quick=True)
     with pytest.raises(InputError, match="another student"):
         run(make(), tmp_path / "run", student="mlp", quick=True)
+
+
+def test_students_stopped_at_a_nan_loss_have_no_row(tmp_path: Path) -> None:
+    training = replace(QUICK, optimizer=Adam(float("inf")))
+    with pytest.warns(NoisyTeacherWarning, match="is not used: the loss became nan"):
+        done = run(make(), tmp_path / "run", training=training, quick=True)
+    assert done.best.candidate.name == FLOOR
+    assert [row.method for row in read_rows(tmp_path / "run" / "results.jsonl")] == [FLOOR]
 
 
 def test_a_teacher_that_is_always_wrong_cannot_spoil_the_student() -> None:

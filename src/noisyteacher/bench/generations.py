@@ -9,7 +9,7 @@ import numpy as np
 from noisyteacher.bench.recipe import Generation
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.bench.students import slug, trial_seed
-from noisyteacher.bench.teacher import Start
+from noisyteacher.bench.teacher import Start, refuse_failed
 from noisyteacher.data import Split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS
@@ -36,6 +36,7 @@ def second_labels(
     }
     flat = [job for group in jobs.values() for job in group]
     students = {s.job.name: s for s in run.train(flat, run.recipe.student_training)} if flat else {}
+    refuse_failed(students.values())
     if not all(student.finished for student in students.values()):
         return None
     for trial, group in jobs.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +25,7 @@ from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train
+from noisyteacher.train.device import choose_device
 from noisyteacher.train.distributed import Processes, processes_from_environment
 
 
@@ -146,7 +147,9 @@ def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[B
     """Read the data, join the processes that torchrun started, if any, and find the device."""
     started = time.monotonic()
     deadline = math.inf if options.minutes is None else started + 60 * options.minutes
-    place = _device(options.device)
+    place = choose_device(options.device)
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
     with processes_from_environment(place) as processes:
         if processes.count > 1 and options.minutes is not None:
             raise InputError(
@@ -170,7 +173,7 @@ def claim_folder(run: BenchRun) -> None:
     path = run.folder / "recipe.json"
     lasting = run.recipe.lasting()
     if run.options.labels is not None:
-        lasting["teacher"] = f"the label store {Path(run.options.labels).name}"
+        lasting["teacher"] = f"the label store {Path(run.options.labels).name}, {_hash(run.given)}"
     if path.exists():
         stored = orjson.loads(path.read_bytes()).get("lasting", {})
         changed = [name for name in lasting if stored.get(name) != lasting[name]]
@@ -185,6 +188,15 @@ def claim_folder(run: BenchRun) -> None:
         # Rows tell what may differ from call to call; the rest was made once, for all of them.
         content = {**last_call, "lasting": lasting}
         write_atomic(path, orjson.dumps(content, option=orjson.OPT_INDENT_2))
+
+
+def _hash(labels: TeacherLabels | None) -> str:
+    """Tells a store from another one of the same name."""
+    assert labels is not None
+    digest = hashlib.sha256(orjson.dumps(labels.ids.tolist()))
+    for column in (labels.topk_index, labels.topk_logprob):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _given_labels(path: str | Path | None, dataset: Dataset) -> TeacherLabels | None:
@@ -219,14 +231,3 @@ def _some_rows(dataset: Dataset, at_most: int) -> Dataset:
         test_inputs=taken(dataset.test_inputs, test),
         test_y=dataset.test_y[test],
     )
-
-
-def _device(asked: str | None) -> torch.device:
-    place = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"This machine has no GPU for --device {asked}; leave it out, or say cpu.")
-    if place.type == "cuda" and ":" not in (asked or ""):
-        # Each process of torchrun has a GPU of its own.
-        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(place)
-    return place

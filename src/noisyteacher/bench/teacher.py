@@ -10,6 +10,7 @@ from torch import Tensor
 
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.data import Split
+from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, SOFT_LABELS, VIEW_STATISTICS, GoldOnly, Method
 from noisyteacher.train import Job, TrainConfig, TrainData, Trained
@@ -73,10 +74,21 @@ def _train_alike(run: BenchRun, jobs: dict[str, _GoldJob]) -> dict[str, Trained]
         first = next(iter(todo.values()))
         group = [r for r, j in todo.items() if j.data is first.data and j.config == first.config]
         trained = run.train([todo.pop(role).job for role in group], first.config, first.data)
+        refuse_failed(trained)
         if not all(student.finished for student in trained):
             return None
         done |= dict(zip(group, trained, strict=True))
     return done
+
+
+def refuse_failed(trained: Iterable[Trained]) -> None:
+    """One that others learn from must not have failed: no further call would finish it."""
+    for student in trained:
+        if student.history.failed is not None:
+            raise InputError(
+                f"{student.job.name} is of no use: {student.history.failed}; choose other "
+                "settings and another folder."
+            )
 
 
 def _stored_labels(

@@ -93,7 +93,7 @@ def bench(
     `noisyteacher bench tables FILES --out DIR` makes tables and figures from rows alone.
     """
     if recipe == _TABLES:
-        _make_tables(files or [], out or Path("results"))
+        _make_tables(files or [], out or Path("results"), json)
         return
     if files:
         raise InputError(f"{str(files[0])!r} is one word too many; files belong to `bench tables`.")
@@ -296,8 +296,10 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _make_tables(files: list[Path], out: Path) -> None:
+def _make_tables(files: list[Path], out: Path, json: bool) -> None:
+    import orjson
+
     from noisyteacher.bench.publish import publish, read_files
 
     for path in publish(read_files(files), out):
-        typer.echo(str(path))
+        typer.echo(orjson.dumps({"file": str(path)}).decode() if json else str(path))

@@ -81,16 +81,15 @@ def label(
     pool/0, pool/1, ..., as `distill` names them.
     """
     import orjson
-    import torch
 
     from noisyteacher.distill.bulk import label_files
     from noisyteacher.distill.files import FileOptions, read_examples
     from noisyteacher.distill.teachers import open_teacher
+    from noisyteacher.train.device import choose_device
 
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     teacher = open_teacher(
         model,
-        device=where,
+        device=choose_device(device),
         classes=None if classes is None else [name.strip() for name in classes.split(",")],
         k=k,
         embeddings=embeddings,

@@ -33,6 +33,7 @@ from noisyteacher.machine import hardware
 from noisyteacher.methods import Method
 from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.train import Inputs, Problem, TrainConfig, TrainData, Trained, train
+from noisyteacher.train.device import choose_device
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def run_distill(
     if task.kind == "text" and featurizer is None:
         featurizer = featurizer_for(settings.student)
     inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip)
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = choose_device(device)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     folder = None if out is None else Path(out)
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
@@ -262,7 +263,9 @@ def _next_generation(
 
 
 def _record(run: _Run, outcome: Outcome) -> None:
-    if run.folder is not None:
+    # A student stopped at a NaN loss is no finished student, and has no row.
+    finished = outcome.candidate.method is None or len(outcome.curve) == run.config.epochs
+    if run.folder is not None and finished:
         seed, where = run.settings.seed, hardware(run.device)
         record(run.folder, results_row(run.task, outcome, run.config, seed, where))
 

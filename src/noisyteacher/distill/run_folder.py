@@ -58,10 +58,16 @@ def _data_hash(task: Task) -> str:
     arrays = [task.y, labels.topk_index, labels.topk_logprob]
     arrays += [parts.gold, parts.val, parts.selection, parts.pool]
     texts = [str(key) for key in task.ids.tolist()]
-    if isinstance(task.inputs, list):
-        texts += task.inputs
-    else:
-        arrays.append(task.inputs)
+    shown = [task.inputs]
+    if task.test is not None:
+        # A finished student's test accuracy is never measured again.
+        arrays.append(task.test.y)
+        shown.append(task.test.inputs)
+    for inputs in shown:
+        if isinstance(inputs, list):
+            texts += inputs
+        else:
+            arrays.append(inputs)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     for text in texts:

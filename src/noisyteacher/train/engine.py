@@ -27,6 +27,7 @@ from noisyteacher.train.checkpoint import (
     save_checkpoint,
 )
 from noisyteacher.train.config import TrainConfig
+from noisyteacher.train.device import choose_device
 from noisyteacher.train.distributed import Processes, processes_from_environment
 from noisyteacher.train.job import Job, TrainData
 from noisyteacher.train.progress import TrainProgress
@@ -110,7 +111,7 @@ def train(
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"Two jobs have the same name: {first_few(repeated)}.")
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = choose_device(device)
     folder = Path(out) if out is not None else None
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with (
@@ -140,7 +141,9 @@ def _fast_kernels(device: torch.device):  # type: ignore[no-untyped-def]
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
-        yield
+        # What is built on "cuda" alone, such as a rate in a tensor, belongs on this one.
+        with torch.cuda.device(device):
+            yield
     finally:
         torch.backends.cudnn.benchmark = before
 

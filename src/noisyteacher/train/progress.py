@@ -49,9 +49,10 @@ class TrainProgress:
     def epoch(self, student: str, record: EpochRecord, rate: float, seconds_left: float) -> None:
         """One student finished one epoch."""
         numbers = f"loss {record.loss:.3f}"
-        shown = record.test if record.test is not None else record.selection
-        if shown is not None:
-            numbers += f"  accuracy {shown:.2f}"
+        if record.test is not None:
+            numbers += f"  test accuracy {record.test:.2f}"
+        elif record.selection is not None:
+            numbers += f"  accuracy on S {record.selection:.2f}"
         numbers += f"  {rate:,.0f} examples/s"
         if self._live:
             if student not in self._tasks:

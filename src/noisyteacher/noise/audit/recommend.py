@@ -123,8 +123,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         yield "Alone, as Consistency was never measured on tables and embeddings."
     else:
         yield (
-            "Inside Consistency, which added 1 to 6 points on CIFAR-100 and on IMDB's TF-IDF, at "
-            "two passes per step; alone where the student has no strong view."
+            "Inside Consistency, which added most of all on CIFAR-100 (results/RESULTS.md), at two "
+            "passes per step; alone where the student has no strong view."
         )
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:
@@ -145,8 +145,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
             )
     yield (
         f"lower_bound={numbers.lower_bound:g}: {trust.share_at_lower_bound.value:.0%} of the pool "
-        "are there. At 0.5 they are ignored; below it they would push the student away from the "
-        "teacher, which cost 5 to 7 points on CIFAR-100."
+        "are there. At 0.5 they hardly pull at the student; below it they would push it away from "
+        "the teacher."
     )
 
 

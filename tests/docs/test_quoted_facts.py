@@ -1,0 +1,50 @@
+"""What the pages say about files and figures is what the code and the results say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from noisyteacher.bench.results import Row
+from noisyteacher.labels.manifest import Manifest
+
+ROOT = Path(__file__).parents[2]
+QUOTED = re.compile(r"<!-- rows of (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+
+
+def section(title: str) -> str:
+    page = (ROOT / "docs" / "formats.md").read_text()
+    return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def named_fields(text: str) -> list[str]:
+    """The names in code type in the first column of a section's tables, in order."""
+    cells = re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([\w]+)`", cell)]
+
+
+def test_every_field_of_a_results_row_is_described_in_order() -> None:
+    assert named_fields(section("Results row")) == [field.name for field in fields(Row)]
+
+
+def test_every_field_of_the_manifest_is_described_in_order() -> None:
+    named = named_fields(section("Label store"))
+    first, last = named.index("format"), named.index("manifest_sha256")
+    assert named[first : last + 1] == [
+        "format",
+        "version",
+        *(field.name for field in fields(Manifest)),
+        "manifest_sha256",
+    ]
+
+
+def test_figures_in_the_pages_stand_in_the_results() -> None:
+    quoted = 0
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for source, rows in QUOTED.findall(page.read_text()):
+            known = (ROOT / source).read_text().splitlines()
+            for row in rows.splitlines():
+                assert row in known, f"{page.name} quotes a row that {source} does not have: {row}"
+                quoted += 1
+    assert quoted
