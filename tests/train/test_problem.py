@@ -10,7 +10,7 @@ from toy import NoisyViews
 from noisyteacher.data import Split
 from noisyteacher.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import GoldOnly, SLaM, Vanilla
+from noisyteacher.methods import GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.models import Linear
 from noisyteacher.train import Problem, TrainData
 
@@ -74,3 +74,8 @@ def test_overlaps_and_wrong_labels_are_refused() -> None:
         problem(unknown).job("s", GoldOnly(), None)
     with pytest.raises(InputError, match="val_role"):
         problem().job("s", GoldOnly(), None, val_role="gone")
+
+
+def test_a_method_that_needs_pre_training_says_so() -> None:
+    with pytest.raises(InputError, match=r"pre-trained on A: train one with GoldOnly\(\)"):
+        problem().job("s", Weighted(), labels())

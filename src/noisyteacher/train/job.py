@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from noisyteacher.data import Split, Views
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import Method, Prepared, Rows, fit_and_prepare
+from noisyteacher.methods.base import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
 ValRole: TypeAlias = Literal["gold", "pool", "out"]
@@ -153,6 +153,11 @@ class Problem:
         """
         rows, positions = self._rows(val_role)
         parts = self.split
+        if PRETRAINED in method.needs and self.init is None:
+            raise InputError(
+                f"{method!r} needs a student pre-trained on A: train one with GoldOnly() on A and "
+                "give its weights as init."
+            )
         if labels is not None:
             self._warn_of_strangers(labels)
         return Job(
