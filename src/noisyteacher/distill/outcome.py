@@ -92,9 +92,9 @@ class Distilled:
         )
         if not best.candidate.uses_teacher:
             rival = max((o.selection for o in taught), default=0.0)
-            tied = rival == gold.selection
+            found = "made nothing better" if rival == gold.selection else "did not help"
             return (
-                f"The teacher's labels {'made nothing better' if tied else 'did not help'}: {gold.candidate.name} has "
+                f"The teacher's labels {found}: {gold.candidate.name} has "
                 f"{gold.selection:.2f} % on S, the best student of the teacher's labels "
                 f"{rival:.2f} %. The former is kept. {caution}"
             )
