@@ -85,3 +85,12 @@ def test_no_student_is_refused() -> None:
     problem, labels = make_problem()
     with pytest.raises(InputError, match="at least one student"):
         next_labels(problem, SLaM(), labels, CONFIG, students=0)
+
+
+def test_time_that_runs_out_gives_no_labels_and_a_later_call_goes_on(tmp_path) -> None:
+    problem, labels = make_problem()
+    settings = {"students": 1, "out": tmp_path, "quiet": True}
+    assert next_labels(problem, Vanilla(), labels, CONFIG, minutes=0, **settings) is None
+    found = next_labels(problem, Vanilla(), labels, CONFIG, **settings)
+    assert found is not None
+    assert len(found) == len(problem.ids)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from noisyteacher.bench.recipe import Generation
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.bench.students import slug, trial_seed
 from noisyteacher.bench.teacher import Start, refuse_failed
 from noisyteacher.data import Split
+from noisyteacher.distill.generations import first_jobs, said_together
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS
-from noisyteacher.train import Job, Trained
-from noisyteacher.train.predict import label
+from noisyteacher.train import Job, Problem
 
 
 def second_labels(
@@ -23,8 +21,7 @@ def second_labels(
     """Per trial, the stored word of its own first students; None where time ran out.
 
     They train with V's rows as pool rows, so that the next noise model can be fitted on V. Those
-    of all trials train as cohorts, which is why ``distill.next_labels``, made for one trial and
-    no deadline, is not called here.
+    of all trials train together, as cohorts.
     """
     generation = run.recipe.second
     assert generation is not None
@@ -41,7 +38,12 @@ def second_labels(
         return None
     for trial, group in jobs.items():
         if run.leads:
-            said = _said_together(run, [students[job.name] for job in group])
+            said = said_together(
+                _problem(run, splits[trial], start),
+                [students[job.name] for job in group],
+                run.dataset.classes,
+                run.device,
+            )
             said.save(paths[trial], overwrite=True)
     run.wait_for_all()
     return {trial: TeacherLabels.open(path) for trial, path in paths.items()}
@@ -54,42 +56,20 @@ def _name(run: BenchRun, labeled: int, trial: int) -> str:
     return f"{labeled}_{slug(told)}_{trial}_{training.epochs}epochs_gold{training.gold_repeat}"
 
 
-def _first_jobs(
-    run: BenchRun,
-    labeled: int,
-    generation: Generation,
-    parts: Split,
-    start: Start,
-    trial: int,
-) -> list[Job]:
+def _problem(run: BenchRun, parts: Split, start: Start) -> Problem:
     init = start.init if run.recipe.pretrain == "all" else None
-    problem = run.problem(parts, run.recipe.student, run.data, init)
+    return run.problem(parts, run.recipe.student, run.data, init)
+
+
+def _first_jobs(
+    run: BenchRun, labeled: int, generation: Generation, parts: Split, start: Start, trial: int
+) -> list[Job]:
     labels = start.labels if SOFT_LABELS in generation.first.needs else None
-    seed, name = trial_seed(run.recipe, labeled, trial), _name(run, labeled, trial)
-    return [
-        problem.job(
-            f"{name}_first{i}",
-            generation.first,
-            labels,
-            seed=int(np.random.SeedSequence([seed, i]).generate_state(1)[0]),
-            val_role="pool",
-        )
-        for i in range(generation.students)
-    ]
-
-
-def _said_together(run: BenchRun, students: Sequence[Trained]) -> TeacherLabels:
-    """The mean of what the students say about the whole training part after the last epoch."""
-    said = [
-        label(
-            student.job.model,
-            student.state,
-            run.data.inputs,
-            run.data.views,
-            ids=run.dataset.ids,
-            classes=run.dataset.classes,
-            device=run.device,
-        )
-        for student in students
-    ]
-    return TeacherLabels.average(said)
+    return first_jobs(
+        _problem(run, parts, start),
+        generation.first,
+        labels,
+        generation.students,
+        trial_seed(run.recipe, labeled, trial),
+        f"{_name(run, labeled, trial)}_first",
+    )

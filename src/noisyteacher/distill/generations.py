@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Method
-from noisyteacher.train import Problem, TrainConfig, train
+from noisyteacher.train import Job, Problem, TrainConfig, Trained, train
 from noisyteacher.train.predict import label
 
 
@@ -25,27 +26,51 @@ def next_labels(
     name: str = "generation",
     out: str | Path | None = None,
     device: str | torch.device = "cpu",
+    minutes: float | None = None,
     quiet: bool = False,
-) -> TeacherLabels:
+) -> TeacherLabels | None:
     """What ``students`` seeds of a method, averaged, say about every example of the problem.
 
     They train on this trial's split alone, with V's rows as pool rows: V's gold labels are unseen,
     so that the next noise model can be fitted on V. Their word is that of the last epoch. With
-    ``out`` their checkpoints are kept there, and a killed call goes on where it was.
+    ``out`` their checkpoints are kept there, and a killed call goes on where it was. None means
+    that ``minutes`` were over before they had finished.
     """
+    jobs = first_jobs(problem, method, labels, students, seed, name)
+    done = train(jobs, problem.data, config, out=out, device=device, minutes=minutes, quiet=quiet)
+    failed = [student for student in done if student.history.failed]
+    if failed:
+        raise InputError(f"{failed[0].job.name} cannot label anything: {failed[0].history.failed}.")
+    if not all(student.finished for student in done):
+        return None
+    classes = None if labels is None else labels.classes
+    return said_together(problem, done, classes, device)
+
+
+def first_jobs(
+    problem: Problem,
+    method: Method,
+    labels: TeacherLabels | None,
+    students: int,
+    seed: int,
+    name: str,
+) -> list[Job]:
+    """The students of a first generation: seeds of one method, V's rows among the pool's."""
     if students < 1:
         raise InputError(f"A generation needs at least one student, not {students}.")
-    jobs = [
+    return [
         problem.job(f"{name}_{i}", method, labels, seed=_seed(seed, i), val_role="pool")
         for i in range(students)
     ]
-    done = train(jobs, problem.data, config, out=out, device=device, quiet=quiet)
-    unfinished = [student for student in done if not student.finished]
-    if unfinished:
-        raise InputError(
-            f"{unfinished[0].job.name} did not finish ({unfinished[0].history.failed}), so its "
-            "labels cannot be used."
-        )
+
+
+def said_together(
+    problem: Problem,
+    students: Sequence[Trained],
+    classes: Sequence[str] | None,
+    device: str | torch.device,
+) -> TeacherLabels:
+    """The mean of what finished students say about every example of the problem."""
     said = [
         label(
             problem.model,
@@ -53,10 +78,10 @@ def next_labels(
             problem.data.inputs,
             problem.data.views,
             ids=problem.ids,
-            classes=None if labels is None else labels.classes,
+            classes=classes,
             device=device,
         )
-        for student in done
+        for student in students
     ]
     return TeacherLabels.average(said)
 

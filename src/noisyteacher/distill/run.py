@@ -252,8 +252,11 @@ def _next_generation(
         name=f"teacher-of-generation-{generation}",
         out=run.folder,
         device=run.device,
+        minutes=run.minutes_left,
         quiet=run.quiet,
     )
+    if renewed is None:
+        return labels, None
     candidate = Candidate(method, generation)
     run.say(f"Training: {candidate.name}")
     outcome = _train_one(run, candidate, renewed)
