@@ -235,14 +235,3 @@ def test_weight_decay_is_decoupled() -> None:
     weight.grad = torch.zeros(3)
     optimizer.step()
     torch.testing.assert_close(weight.detach(), torch.full((3,), 0.95))
-
-
-def test_l2_joins_the_gradient() -> None:
-    """One step of Adam moves by the rate along the sign of gradient plus l2 times the weight."""
-    weight = torch.tensor([2.0, -2.0], requires_grad=True)
-    optimizer = Adam(lr=0.1, l2=0.5).build([weight], on_gpu=False)
-    weight.grad = torch.zeros(2)
-    optimizer.step()
-    torch.testing.assert_close(weight.detach(), torch.tensor([1.9, -1.9]))
-    with pytest.raises(InputError, match="not both"):
-        Adam(weight_decay=0.1, l2=0.1)

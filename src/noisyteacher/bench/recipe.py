@@ -126,9 +126,12 @@ class Recipe:
         """Another batch for all; Adam's rate grows with its square root, SGD's with itself."""
         return self._all_trainings(f"batch={size}", lambda config: _with_batch(config, size))
 
-    def with_l2(self, l2: float) -> Recipe:
-        """An L2 term in every training; each must be Adam's."""
-        return self._all_trainings(f"l2={l2:g}", lambda config: _with_l2(config, l2))
+    def with_weight_decay(self, decay: float) -> Recipe:
+        """The same weight decay in every training: teacher's, pre-training's and students'."""
+        return self._all_trainings(
+            f"weight_decay={decay:g}",
+            lambda config: replace(config, optimizer=replace(config.optimizer, weight_decay=decay)),
+        )
 
     def _all_trainings(self, told: str, change: Callable[[TrainConfig], TrainConfig]) -> Recipe:
         changed = {
@@ -148,12 +151,6 @@ class Recipe:
 
 
 _TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second", "logistic")
-
-
-def _with_l2(config: TrainConfig, l2: float) -> TrainConfig:
-    if not isinstance(config.optimizer, Adam):
-        raise InputError("The L2 term is a setting of Adam, which this recipe does not use.")
-    return replace(config, optimizer=replace(config.optimizer, l2=l2))
 
 
 def _with_batch(config: TrainConfig, size: int) -> TrainConfig:

@@ -46,8 +46,8 @@ def bench(
         int | None, typer.Option(min=1, help="Batch of all; Adam's rate grows with its root.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Peak rate of the students.")] = None,
-    l2: Annotated[
-        float | None, typer.Option(help="L2 term of all trainings, Adam's; Keras's 1e-4 is 2e-4.")
+    weight_decay: Annotated[
+        float | None, typer.Option(min=0, help="Of all trainings; Adam's is decoupled.")
     ] = None,
     gold_repeat: Annotated[
         int | None, typer.Option(min=1, help="How often gold rows stand in an epoch.")
@@ -100,7 +100,7 @@ def bench(
     chosen = _models(recipe, teacher, student, smoke)
     chosen = _students(chosen, labeled, methods, trials).with_student(epochs, gold_repeat)
     chosen = _training(chosen, teacher_epochs, pretrain_epochs, batch, lr, seed)
-    chosen = chosen if l2 is None else chosen.with_l2(l2)
+    chosen = chosen if weight_decay is None else chosen.with_weight_decay(weight_decay)
     if second_generation is not None:
         chosen = _second(chosen, second_generation, first, first_students)
     if labels is not None:

@@ -15,27 +15,18 @@ from noisyteacher.train.schedule import Schedule, Steps
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam; with decoupled ``weight_decay``, or with ``l2`` times each weight in its gradient.
-
-    Keras's ``l2(c)`` penalty is ``l2=2c`` here.
-    """
+    """Adam; ``weight_decay`` is decoupled, as in AdamW: a step shrinks weights by rate × decay."""
 
     lr: float = 1e-3
     weight_decay: float = 0.0
-    l2: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.weight_decay and self.l2:
-            raise InputError("Adam takes weight_decay or l2, not both.")
 
     def build(self, parameters: Iterable[Tensor], on_gpu: bool) -> torch.optim.Optimizer:
         # A tensor rate lives on the device, so that a captured graph can change it.
         rate = torch.tensor(self.lr, device="cuda") if on_gpu else self.lr
-        kind = torch.optim.AdamW if self.weight_decay else torch.optim.Adam
-        return kind(
+        return torch.optim.AdamW(
             parameters,
             lr=rate,
-            weight_decay=self.weight_decay or self.l2,
+            weight_decay=self.weight_decay,
             fused=on_gpu,
             capturable=on_gpu,
         )

@@ -27,8 +27,13 @@ def small_image_training(epochs: int = 200) -> TrainConfig:
 
 
 def gold_training() -> TrainConfig:
-    """Teacher and pre-training: 200 epochs of A alone, looked at every tenth."""
-    return replace(small_image_training(), eval_every=10)
+    """Teacher and pre-training: 200 epochs of A alone, looked at every tenth.
+
+    Without weight decay they learn their few images by heart: at 5 000 labels the teacher reaches
+    27 %, with it 36 %, which is what the paper's has. Students keep the paper's plain Adam.
+    """
+    plain = small_image_training()
+    return replace(plain, optimizer=replace(plain.optimizer, weight_decay=1.0), eval_every=10)
 
 
 def cifar100(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
