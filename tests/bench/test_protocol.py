@@ -214,7 +214,7 @@ def test_cohorts_hold_students_of_one_cost_and_even_numbers() -> None:
 def test_methods_that_differ_in_a_sign_have_files_of_their_own() -> None:
     recipe = small()
     names = {
-        Student(Arm(), method, 0)._file_name(recipe, 24)
+        Student(Arm(), method, 0).file_name(recipe, 24)
         for method in parse_methods("PolyLoss(-1.0);PolyLoss(1.0);PolyLoss(1.0, hard=True)")
     }
     assert len(names) == 3

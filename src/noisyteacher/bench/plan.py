@@ -22,6 +22,7 @@ from noisyteacher.machine import hardware
 from noisyteacher.methods import GoldOnly
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import TrainConfig, TrainData, train
+from noisyteacher.train.checkpoint import checkpoint_path
 
 # Looking at an example costs a forward pass; a training step costs about three.
 _LOOK = 1 / 3
@@ -113,7 +114,7 @@ def _gold_stages(run: BenchRun, timer: _Timer, labeled: int) -> Iterator[Stage]:
     if run.given is None and not (run.folder / "labels" / str(labeled)).exists():
         teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
         yield _stage(run, timer, labeled, "teacher on A", *teacher, count=1, rows=labeled)
-    finished = run.folder / "checkpoints" / f"{labeled}_pretrained.safetensors"
+    finished = checkpoint_path(run.folder, f"{labeled}_pretrained")
     if recipe.pretraining is not None and recipe.uses_pretraining and not finished.exists():
         pretrained = (recipe.student, run.data, recipe.pretraining)
         yield _stage(run, timer, labeled, "student on A", *pretrained, count=1, rows=labeled)

@@ -83,6 +83,10 @@ class BenchRun:
             return None
         return max(0.0, (self.deadline - time.monotonic()) / 60)
 
+    def out_of_time(self) -> bool:
+        """Whether ``minutes`` are over, the same in every process."""
+        return self.processes.agree(self.minutes_left == 0)
+
     @cached_property
     def data(self) -> TrainData:
         """The inputs as the student reads them."""
@@ -151,10 +155,6 @@ def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[B
     if place.type == "cuda":
         torch.cuda.set_device(place)
     with processes_from_environment(place) as processes:
-        if processes.count > 1 and options.minutes is not None:
-            raise InputError(
-                "--minutes cannot be kept by several processes together; leave it out."
-            )
         dataset = load_dataset(
             recipe.dataset,
             data=options.data,

@@ -95,7 +95,7 @@ def _train_students(
     """Cohort after cohort; a row is written as soon as its cohort is done, not when all are."""
     recipe, facts = run.recipe, RunFacts(start.teacher_accuracy, run.device)
     for group in cohorts(students, run.cohort):
-        if run.minutes_left == 0:
+        if run.out_of_time():
             return False
         # Prepared here and not earlier: the columns of many students fill the memory.
         jobs = [
@@ -111,7 +111,7 @@ def _train_students(
         for student, trained in zip(group, run.train(jobs, recipe.student_training), strict=True):
             if trained.finished and run.leads:
                 append_row(run.results, student.row(recipe, labeled, facts, trained))
-    return run.minutes_left != 0
+    return not run.out_of_time()
 
 
 def _draw_alpha(run: BenchRun, labeled: int, jobs: Iterable[Job]) -> None:

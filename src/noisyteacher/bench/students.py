@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
 from noisyteacher.methods import PRETRAINED, SOFT_LABELS, Method
 from noisyteacher.train import Job, Problem, Trained
+from noisyteacher.train.checkpoint import checkpoint_path, read_history
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Student:
             recipe.pretrain == "all" or PRETRAINED in self.method.needs
         )
         return replace(problem, init=problem.init if starts_pretrained else None).job(
-            self._file_name(recipe, labeled),
+            self.file_name(recipe, labeled),
             self.method,
             labels if SOFT_LABELS in self.method.needs else None,
             # The same for all methods of a trial, so that they differ in nothing else.
@@ -58,7 +60,8 @@ class Student:
             val_role=self.arm.val_role,
         )
 
-    def _file_name(self, recipe: Recipe, labeled: int) -> str:
+    def file_name(self, recipe: Recipe, labeled: int) -> str:
+        """What its checkpoint and its curve are called."""
         training = recipe.student_training
         parts = [labeled, slug(self.arm.name), slug(repr(self.method)), self.trial]
         parts += [f"{training.epochs}epochs", f"gold{training.gold_repeat}"]
@@ -119,6 +122,17 @@ def missing_students(recipe: Recipe, rows: Sequence[Row]) -> list[tuple[int, Stu
     return [
         (size, s) for size in recipe.labeled for s in everyone if s.key(recipe, size) not in have
     ]
+
+
+def stopped_students(recipe: Recipe, rows: Sequence[Row], folder: Path) -> dict[str, str]:
+    """Those that never get a row, by the names of their checkpoints, and what stopped them."""
+    stopped = {}
+    for labeled, student in missing_students(recipe, rows):
+        name = student.file_name(recipe, labeled)
+        history = read_history(checkpoint_path(folder, name))
+        if history is not None and history.failed is not None:
+            stopped[name] = history.failed
+    return stopped
 
 
 def cohorts(students: Sequence[Student], size: int) -> Iterator[list[Student]]:

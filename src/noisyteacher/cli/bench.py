@@ -227,7 +227,7 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
     from rich.console import Console
 
     from noisyteacher.bench import run_recipe
-    from noisyteacher.bench.students import missing_students
+    from noisyteacher.bench.students import missing_students, stopped_students
     from noisyteacher.cli.command import this_command
     from noisyteacher.cli.tables import results_table
     from noisyteacher.report import collect_run, tell_story, write_run_page
@@ -249,7 +249,10 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
     console = Console()
     if rows:
         console.print(results_table(rows))
-    missing = len(missing_students(recipe, rows))
+    stopped = stopped_students(recipe, rows, folder)
+    for name, reason in stopped.items():
+        console.print(f"{name} gets no row: {reason}.", soft_wrap=True)
+    missing = len(missing_students(recipe, rows)) - len(stopped)
     if missing:
         console.print(f"{missing} students have no row yet; the same command goes on with them.")
     console.print(f"Rows, labels, checkpoints and the page: {folder}", soft_wrap=True)

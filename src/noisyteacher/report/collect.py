@@ -23,6 +23,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Method
 from noisyteacher.noise.audit import audit
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
+from noisyteacher.train.checkpoint import checkpoint_path
 from noisyteacher.train.job import take_rows
 from noisyteacher.train.predict import label
 
@@ -171,7 +172,7 @@ def _compare(run: BenchRun, row: Row, picture_shape: tuple[int, int] | None) -> 
     student = Student(recipe.arms[0], method, trial=0)
     problem = run.problem(parts, recipe.student, run.data)
     job = student.job(recipe, row.labeled, problem, said)
-    if not (run.folder / "checkpoints" / f"{job.name}.safetensors").exists():
+    if not checkpoint_path(run.folder, job.name).exists():
         return
     start = make_start(run, row.labeled, parts.gold)
     if start is None:

@@ -6,8 +6,11 @@ number of epochs done are the whole state of a run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 from safetensors import SafetensorError, safe_open
@@ -44,6 +47,11 @@ class History:
         return self.curve[-1].epoch if self.curve else 0
 
 
+def checkpoint_path(folder: Path, name: str) -> Path:
+    """Where a run's folder keeps the student of this name."""
+    return folder / "checkpoints" / f"{name}.safetensors"
+
+
 def save_checkpoint(path: Path, state: dict[str, Tensor], history: History) -> None:
     """Write state and history as one file."""
     tensors = {name: value.cpu().contiguous() for name, value in state.items()}
@@ -51,23 +59,41 @@ def save_checkpoint(path: Path, state: dict[str, Tensor], history: History) -> N
     write_atomic(path, save(tensors, metadata={"history": story}))
 
 
+def read_history(path: Path) -> History | None:
+    """The story alone, or None where there is no checkpoint."""
+    if not path.exists():
+        return None
+    with _opened(path) as file:
+        return _history(file)
+
+
 def load_checkpoint(path: Path, fingerprint: str) -> tuple[dict[str, Tensor], History] | None:
     """State and history, or None where there is no checkpoint yet."""
     if not path.exists():
         return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            story = orjson.loads(file.metadata()["history"])
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, TypeError, orjson.JSONDecodeError) as error:
-        raise InputError(
-            f"{path} is not a whole checkpoint ({error}); delete it to start anew."
-        ) from error
-    story["curve"] = [EpochRecord(**record) for record in story["curve"]]
-    history = History(**story)
+    with _opened(path) as file:
+        history = _history(file)
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if history.fingerprint != fingerprint:
         raise InputError(
             f"{path} belongs to another run (other data, method, model or settings); "
             "choose another folder, or delete it."
         )
     return state, history
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, KeyError, TypeError, orjson.JSONDecodeError) as error:
+        raise InputError(
+            f"{path} is not a whole checkpoint ({error}); delete it to start anew."
+        ) from error
+
+
+def _history(file: Any) -> History:
+    story = orjson.loads(file.metadata()["history"])
+    story["curve"] = [EpochRecord(**record) for record in story["curve"]]
+    return History(**story)

@@ -23,6 +23,7 @@ from noisyteacher.errors import InputError, first_few
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,
+    checkpoint_path,
     load_checkpoint,
     save_checkpoint,
 )
@@ -85,7 +86,7 @@ class _Session:
     deadline: float  # time.monotonic() after which no further epoch is begun
 
     def checkpoint(self, job: Job) -> Path | None:
-        return self.folder and self.folder / "checkpoints" / f"{job.name}.safetensors"
+        return self.folder and checkpoint_path(self.folder, job.name)
 
 
 def train(
