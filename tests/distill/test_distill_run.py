@@ -30,7 +30,7 @@ from noisyteacher.distill.inputs import fit_format
 from noisyteacher.distill.task import Task
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Consistency, GoldOnly, SLaM, Vanilla, Weighted
+from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, TrainConfig
 from tiny_encoder import save_classifier
 from user_files import MOODS, noisy_probs, reviews
@@ -216,6 +216,13 @@ def test_candidates_by_kind_and_wish() -> None:
     assert named("image", 3, SLaM(), methods=[Vanilla()]) == ["GoldOnly()", "Vanilla()"]
     with pytest.raises(InputError, match="pre-trained"):
         choose_candidates("text", 3, SLaM(), methods=[Weighted()])
+
+
+def test_a_store_that_lacks_what_a_method_needs_is_refused_before_training(tmp_path: Path) -> None:
+    settings = DistillSettings(methods=(VID(),), epochs=1)
+    with pytest.raises(InputError, match="needs the teacher's embeddings"):
+        run_distill(make(), settings, tmp_path, device="cpu", quiet=True)
+    assert not (tmp_path / "results.jsonl").exists()
 
 
 def test_the_floor_is_scikit_learns_logistic_regression() -> None:

@@ -30,7 +30,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
-from noisyteacher.methods import Method
+from noisyteacher.methods import Method, check_store
 from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.train import Inputs, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.device import choose_device
@@ -144,6 +144,10 @@ def run_distill(
         compare=settings.compare,
         quick=settings.quick,
     )
+    for candidate in wanted:
+        if candidate.method is not None:
+            # Now, and not after the candidates before it have trained for an hour.
+            check_store(candidate.method, task.labels)
     outcomes = _train_candidates(run, wanted, task.labels)
     finished = len(outcomes) == len(wanted)
     labels = task.labels

@@ -2,7 +2,7 @@
 
 The engine walks every method the same way::
 
-    check_needs -> relabel -> noise().fit(V) -> prepare -> modules -> [loss ... refresh ...]
+    check_store -> relabel -> noise().fit(V) -> prepare -> modules -> [loss ... refresh ...]
 
 ``fit_and_prepare`` does the first four steps; the training loop does the rest.
 """
