@@ -80,7 +80,9 @@ def main() -> None:
     args = parser.parse_args()
 
     dataset = load_dataset("imdb", data=args.data)
-    encode = SentenceEncoder(args.encoder or _packaged(), args.tokens, args.batch, args.device)
+    encode = SentenceEncoder(
+        args.encoder or packaged_encoder(), args.tokens, args.batch, args.device
+    )
     began = time.perf_counter()
     reviews = encode(dataset.inputs)
     # One direction per class: the mean of what its sentences look like.
@@ -100,7 +102,8 @@ def main() -> None:
     print(f"says positive {100 * positive:.1f} %; stored in {args.out}")
 
 
-def _packaged() -> Path:
+def packaged_encoder() -> Path:
+    """The model's folder in the installed package."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise SystemExit(
