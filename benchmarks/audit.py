@@ -21,11 +21,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from measuring import Measurement, peak_gib, report
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.machine import commit, hardware, versions
 from noisyteacher.noise.audit import audit, read_gold
 
 CHUNK = 10_000
@@ -42,15 +40,6 @@ class Size:
 
 FULL = Size(classes=1_000, val=10_000, pool=1_200_000)
 SMALL = Size(classes=200, val=1_000, pool=60_000)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    what: str
-    rows: int
-    seconds: float
-    note: str
-    peak_gib: float | None = None
 
 
 def simulate_teacher(rows: int, classes: int, stored: int) -> tuple[np.ndarray, ...]:
@@ -97,14 +86,6 @@ def run_audit(folder: Path, replicates: int) -> tuple[float, float, float, str]:
     return opened - started, ended - opened, peak_gib(), result.recommendation.method
 
 
-def peak_gib() -> float:
-    """The most memory this process has held; unlike getrusage, nothing of its parent's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 2**20
-    raise RuntimeError("this system does not tell a process its peak memory")
-
-
 def measure(size: Size) -> list[Measurement]:
     with tempfile.TemporaryDirectory() as name:
         write_files(Path(name), size)
@@ -119,39 +100,13 @@ def measure(size: Size) -> list[Measurement]:
     ]
 
 
-def show(measurements: list[Measurement]) -> None:
-    table = Table("what", "rows", "seconds", "peak GiB", "")
-    for m in measurements:
-        peak = "" if m.peak_gib is None else f"{m.peak_gib:.2f}"
-        table.add_row(m.what, f"{m.rows:,}", f"{m.seconds:.2f}", peak, m.note)
-    console = Console(width=120)
-    console.print(table)
-    console.print(f"{hardware()}, {torch.get_num_threads()} threads; {versions()}; {commit()}")
-
-
-def write_csv(path: Path, size: Size, measurements: list[Measurement]) -> None:
-    where = asdict(size) | {
-        "hardware": hardware(),
-        "threads": torch.get_num_threads(),
-        "commit": commit(),
-        **versions(),
-    }
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*asdict(measurements[0]), *where])
-        writer.writeheader()
-        writer.writerows(asdict(m) | where for m in measurements)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--csv", type=Path, help="write the table here as well")
     parser.add_argument("--small", action="store_true", help="a twentieth of the size")
     arguments = parser.parse_args()
     size = SMALL if arguments.small else FULL
-    measurements = measure(size)
-    show(measurements)
-    if arguments.csv:
-        write_csv(arguments.csv, size, measurements)
+    report(measure(size), asdict(size), arguments.csv)
 
 
 if __name__ == "__main__":

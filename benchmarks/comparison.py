@@ -11,7 +11,6 @@ evaluation is left out of it.
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 import time
 from dataclasses import replace
@@ -20,11 +19,11 @@ from pathlib import Path
 import torch
 
 from engine import make_data, plain_loop
+from measuring import this_machine, write_csv
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import parse_methods
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.recipes.cifar100 import cifar100
-from noisyteacher.machine import hardware, versions
 from noisyteacher.models import ResNetCifar
 
 METHODS = "GoldOnly();Vanilla();TaylorCE(2);SLaM();SLaM(normalize='none');PolyLoss()"
@@ -59,15 +58,9 @@ def main() -> None:
         "minutes": round(seconds / 60, 2),
         "plain_loop_minutes": round(plain / 60, 2),
         "ratio": round(plain / seconds, 2),
-        "hardware": hardware(args.device),
-        "versions": " ".join(f"{k} {v}" for k, v in versions().items()),
     }
-    print("  ".join(f"{name}={value}" for name, value in list(result.items())[:5]))
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(result))
-            writer.writeheader()
-            writer.writerow(result)
+    print("  ".join(f"{name}={value}" for name, value in result.items()))
+    write_csv(args.csv, [result | this_machine(args.device)])
 
 
 def plain_seconds(recipe: Recipe, epochs: float, device: str) -> float:

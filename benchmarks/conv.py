@@ -13,22 +13,22 @@ fewest bytes the job could move (two maps) over the hot time. Errors are relativ
 from __future__ import annotations
 
 import argparse
-import csv
-import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graph_timing import STREAMS, capture, changed, microseconds
+from measuring import write_csv
 from noisyteacher.models import fused_conv
 
 SHAPES = ((16, 32, 32), (32, 16, 16))
-BATCH, CALLS, REPLAYS, STREAMS = 256, 20, 15, 8
+BATCH = 256
 
 
 def launch(block: int, stages: int, warps: int) -> dict[str, int]:
@@ -117,61 +117,15 @@ OURS: dict[str, Job] = {
 }
 
 
-def capture(job: Job, inputs: Inputs) -> torch.cuda.CUDAGraph:
-    """A graph of CALLS calls."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            job(inputs)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(CALLS):
-            job(inputs)
-    return graph
-
-
-def microseconds(graphs: list[torch.cuda.CUDAGraph]) -> float:
-    """Median time per call of graphs replayed side by side, each on a stream of its own."""
-    streams = [torch.cuda.Stream() for _ in graphs]
-    times: list[float] = []
-    for _ in range(REPLAYS + 2):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        start.record()
-        for graph, stream in zip(graphs, streams, strict=True):
-            stream.wait_event(start)
-            with torch.cuda.stream(stream):
-                graph.replay()
-        for stream in streams:
-            torch.cuda.current_stream().wait_stream(stream)
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return 1000 * statistics.median(times[2:]) / (CALLS * len(graphs))
-
-
 @torch.no_grad()
 def measure(shape: tuple[int, ...], name: str, version: str, job: Job) -> Row:
     sets = [Inputs.draw(shape) for _ in range(STREAMS)]
     expected = LIBRARY[name](sets[0].double())
     error = ((job(sets[0]).double() - expected).norm() / expected.norm()).item()
-    hot = microseconds([capture(job, sets[0])])
-    together = microseconds([capture(job, inputs) for inputs in sets])
+    hot = microseconds([capture([partial(job, sets[0])])])
+    together = microseconds([capture([partial(job, inputs)]) for inputs in sets])
     label = "×".join(map(str, shape))
     return Row(label, name, version, hot, together, 2 * sets[0].x.nbytes / hot / 1e3, error)
-
-
-@contextmanager
-def changed(constants: dict[str, Any]) -> Iterator[None]:
-    """Other constants in fused_conv, for a while."""
-    kept = {name: getattr(fused_conv, name) for name in constants}
-    vars(fused_conv).update(constants)
-    try:
-        yield
-    finally:
-        vars(fused_conv).update(kept)
 
 
 def versions(sweep: bool) -> Iterator[tuple[str, dict[str, Job], dict[str, Any]]]:
@@ -192,7 +146,7 @@ def table(sweep: bool, budget: float) -> Iterator[Row]:
                 if time.monotonic() > deadline:
                     print(f"the budget of {budget:.0f} s ends before {version!r} is measured")
                     return
-                with changed(constants):
+                with changed(fused_conv, constants):
                     yield measure(shape, name, version, job)
 
 
@@ -223,11 +177,7 @@ def main() -> None:
     for row in table(arguments.sweep, arguments.budget):
         rows.append(row)
         print_row(row)
-    if arguments.csv:
-        with arguments.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-            writer.writeheader()
-            writer.writerows(asdict(row) for row in rows)
+    write_csv(arguments.csv, map(asdict, rows))
 
 
 if __name__ == "__main__":

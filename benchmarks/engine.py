@@ -14,7 +14,6 @@ Images are random: speed does not depend on what they show.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from pathlib import Path
 
@@ -22,9 +21,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from measuring import this_machine, write_csv
 from noisyteacher.data import ImageViews, Split, image_tensor
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.machine import hardware, versions
 from noisyteacher.methods import Consistency, Method, SLaM, Vanilla
 from noisyteacher.models import ResNetCifar
 from noisyteacher.models.conv import Conv3x3
@@ -179,8 +178,7 @@ def main() -> None:
             "ratio": round(measured["images_per_second"] / plain[depth, batch], 2),
             "seconds_to_first_step": round(measured["seconds_to_first_step"], 1),
             "peak_mib_per_student": round(measured.get("peak_mib_per_student", 0)),
-            "hardware": hardware(args.device),
-            "versions": " ".join(f"{k} {v}" for k, v in versions().items()),
+            **this_machine(args.device),
         }
         if args.device == "cpu":
             # On a GPU the views are part of the captured step and cannot be timed beside it.
@@ -188,11 +186,7 @@ def main() -> None:
             row["data_share_of_step"] = round(data_seconds(data, batch, steps, "cpu") / step, 4)
         rows.append(row)
         print("  ".join(f"{k}={v}" for k, v in list(row.items())[:9]), flush=True)
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    write_csv(args.csv, rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ and times are processor seconds, so that a busy machine does not count; wall sec
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -23,8 +22,8 @@ from pathlib import Path
 
 import orjson
 
+from measuring import this_machine, write_csv
 from noisyteacher.labels.importers import import_llm, parse_classes, rejected_path
-from noisyteacher.machine import hardware, versions
 
 CLASSES = ("positive", "negative", "neutral")
 TOP = 20
@@ -151,12 +150,8 @@ def main() -> None:
             for row in measured(path, Path(name)):
                 row = {"positions": positions, **row}
                 print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
-                rows.append(row | {"hardware": hardware("cpu"), "versions": str(versions())})
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+                rows.append(row | this_machine())
+    write_csv(args.csv, rows)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ nothing else. Students: ResNet-20 for 32 × 32 images and, for a step as small a
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,10 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
+from measuring import this_machine, write_csv
 from noisyteacher.integrations.torch_data import JoinTeacher, TeacherColumns, teacher_loss
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import SLaMLoss
-from noisyteacher.machine import hardware, versions
 from noisyteacher.models import ResNetCifar
 from noisyteacher.noise import TeacherNoise
 
@@ -131,10 +130,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     device = torch.device(args.device)
-    where = {
-        "hardware": hardware(device),
-        "versions": " ".join(f"{name} {number}" for name, number in versions().items()),
-    }
+    where = this_machine(device)
     print(where["hardware"])
     rows = []
     for student, store, text_ids in product(("ResNet-20", "MLP"), STORES, (False, True)):
@@ -144,11 +140,7 @@ def main() -> None:
         row = {"student": student, "store": store, "ids": kind, "batch": BATCH} | figures
         print("".join(f"{value!s:>16}" for value in row.values()), flush=True)
         rows.append(row | where)
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    write_csv(args.csv, rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ turns, so that neither has the better moment.
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import time
 from pathlib import Path
@@ -19,8 +18,8 @@ import numpy as np
 import torch
 
 from engine import CLASSES, jobs_for, make_data
+from measuring import this_machine, write_csv
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.machine import hardware, versions
 from noisyteacher.methods import (
     ALL_METHODS,
     Fidelity,
@@ -113,15 +112,9 @@ def main() -> None:
         for name, value in prepare_seconds(method, rows, labels).items():
             found.append((repr(method), name, value))
             print(f"{method!r:48} {name} {value:.2f}", flush=True)
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["what", "measure", "value", "hardware", "versions"])
-            where, which = (
-                hardware(args.device),
-                " ".join(f"{k} {v}" for k, v in versions().items()),
-            )
-            writer.writerows([*row, where, which] for row in found)
+    names = ("what", "measure", "value")
+    where = this_machine(args.device)
+    write_csv(args.csv, [dict(zip(names, row, strict=True)) | where for row in found])
 
 
 if __name__ == "__main__":

@@ -14,24 +14,21 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from sklearn.isotonic import IsotonicRegression
 
+from measuring import Measurement, peak_gib, report
 from noisyteacher.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.machine import commit, hardware, versions
 from noisyteacher.noise import TeacherNoise
 
 LOWER_BOUND, THRESHOLD = 0.5, 0.9
@@ -49,15 +46,6 @@ class Size:
 
 FULL = Size(classes=1_000, val=10_000, dense_pool=100_000, stored_pool=1_200_000)
 SMALL = Size(classes=200, val=1_000, dense_pool=5_000, stored_pool=60_000)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    what: str
-    rows: int
-    seconds: float
-    note: str
-    peak_gib: float | None = None
 
 
 def simulate_teacher(rows: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -153,14 +141,6 @@ def read_stores(folder: Path) -> tuple[float, float, float, int, float]:
     return opened - started, fitted - opened, ended - fitted, len(trust), peak_gib()
 
 
-def peak_gib() -> float:
-    """The most memory this process has held; unlike getrusage, nothing of its parent's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 2**20
-    raise RuntimeError("this system does not tell a process its peak memory")
-
-
 def measure_stored(size: Size) -> list[Measurement]:
     with tempfile.TemporaryDirectory() as name:
         write_stores(Path(name), size)
@@ -174,41 +154,14 @@ def measure_stored(size: Size) -> list[Measurement]:
     ]
 
 
-def show(measurements: list[Measurement]) -> None:
-    table = Table("what", "rows", "seconds", "peak GiB", "")
-    for m in measurements:
-        peak = "" if m.peak_gib is None else f"{m.peak_gib:.2f}"
-        table.add_row(m.what, f"{m.rows:,}", f"{m.seconds:.3f}", peak, m.note)
-    console = Console(width=120)
-    console.print(table)
-    console.print(f"{hardware()}, {torch.get_num_threads()} threads; {versions()}; {commit()}")
-
-
-def write_csv(path: Path, size: Size, measurements: list[Measurement]) -> None:
-    where = {
-        "classes": size.classes,
-        "val": size.val,
-        "hardware": hardware(),
-        "threads": torch.get_num_threads(),
-        "commit": commit(),
-        **versions(),
-    }
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*asdict(measurements[0]), *where])
-        writer.writeheader()
-        writer.writerows(asdict(m) | where for m in measurements)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--csv", type=Path, help="write the table here as well")
     parser.add_argument("--small", action="store_true", help="a twentieth of the size")
     arguments = parser.parse_args()
     size = SMALL if arguments.small else FULL
-    measurements = compare_dense(size) + measure_stored(size)
-    show(measurements)
-    if arguments.csv:
-        write_csv(arguments.csv, size, measurements)
+    settings = {"classes": size.classes, "val": size.val}
+    report(compare_dense(size) + measure_stored(size), settings, arguments.csv)
 
 
 if __name__ == "__main__":

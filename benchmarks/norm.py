@@ -12,12 +12,11 @@ tensor once: 5 without a residual, 8 with one) over the cold time. Errors are re
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -25,11 +24,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graph_timing import CALLS, STREAMS, capture, changed, microseconds
+from measuring import write_csv
 from noisyteacher.models import fused_norm
 from noisyteacher.models.fused_norm import batch_norm_act
 
 SHAPES = ((16, 32, 32), (32, 16, 16), (64, 8, 8))
-BATCH, CALLS, REPLAYS, STREAMS = 256, 20, 15, 8
+BATCH = 256
 # What --sweep tries in place of the constants in fused_norm.
 SWEEP = (
     {"PARTIAL_ELEMENTS": 1024},
@@ -138,41 +139,6 @@ def forward_backward(version: Version, inputs: Inputs) -> tuple[Tensor, ...]:
     return (y, *torch.autograd.grad(y, leaves, inputs.grad))
 
 
-def capture(version: Version, sets: list[Inputs]) -> torch.cuda.CUDAGraph:
-    """A graph of CALLS calls that takes the sets in turn."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            forward_backward(version, sets[0])
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for call in range(CALLS):
-            forward_backward(version, sets[call % len(sets)])
-    return graph
-
-
-def microseconds(graphs: list[torch.cuda.CUDAGraph]) -> float:
-    """Median time per call of graphs replayed side by side, each on a stream of its own."""
-    streams = [torch.cuda.Stream() for _ in graphs]
-    times = []
-    for _ in range(REPLAYS + 2):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        start.record()
-        for graph, stream in zip(graphs, streams, strict=True):
-            stream.wait_event(start)
-            with torch.cuda.stream(stream):
-                graph.replay()
-        for stream in streams:
-            torch.cuda.current_stream().wait_stream(stream)
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return 1000 * statistics.median(times[2:]) / (CALLS * len(graphs))
-
-
 def measure(name: str, version: Version, shape: tuple[int, ...], residual: bool) -> Row:
     sets = [Inputs.draw(shape, residual) for _ in range(CALLS)]
     expected = forward_backward(plain, sets[0].double())
@@ -182,8 +148,9 @@ def measure(name: str, version: Version, shape: tuple[int, ...], residual: bool)
         ((a.double() - e).norm() / e.norm()).item()
         for a, e in zip(actual[:3], expected[:3], strict=True)
     ]
-    hot, cold = (microseconds([capture(version, part)]) for part in (sets[:1], sets))
-    together = microseconds([capture(version, [inputs]) for inputs in sets[:STREAMS]])
+    calls = [partial(forward_backward, version, inputs) for inputs in sets]
+    hot, cold = (microseconds([capture(part)]) for part in (calls[:1], calls))
+    together = microseconds([capture([call]) for call in calls[:STREAMS]])
     fewest_bytes = (8 if residual else 5) * sets[0].x.nbytes
     label = "×".join(map(str, shape))
     return Row(label, residual, name, hot, cold, together, fewest_bytes / cold / 1e3, *errors)
@@ -225,17 +192,6 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / statistics.median(times[2:]) / 1e6
 
 
-@contextmanager
-def changed(constants: dict[str, int]) -> Iterator[None]:
-    """Other constants in fused_norm, for a while."""
-    kept = {name: getattr(fused_norm, name) for name in constants}
-    vars(fused_norm).update(constants)
-    try:
-        yield
-    finally:
-        vars(fused_norm).update(kept)
-
-
 def table(arguments: argparse.Namespace) -> Iterator[Row]:
     """The rows as they are measured, until the budget is spent."""
     deadline = time.monotonic() + arguments.budget
@@ -244,7 +200,7 @@ def table(arguments: argparse.Namespace) -> Iterator[Row]:
             if time.monotonic() > deadline:
                 print(f"the budget of {arguments.budget:.0f} s ends before {name!r} is measured")
                 return
-            with changed(constants):
+            with changed(fused_norm, constants):
                 yield measure(name, version, shape, residual)
 
 
@@ -268,11 +224,7 @@ def main() -> None:
     for row in table(arguments):
         rows.append(row)
         print_row(row)
-    if arguments.csv:
-        with arguments.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-            writer.writeheader()
-            writer.writerows(asdict(row) for row in rows)
+    write_csv(arguments.csv, map(asdict, rows))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ order. Each figure is the best of three, in rows per second, but "make", which i
 from __future__ import annotations
 
 import argparse
-import csv
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from measuring import this_machine, write_csv
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.machine import hardware, versions
 
 CLASSES = 1_000
 TOP = 20
@@ -101,24 +100,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             figures = measure(stored, Path(folder))
         row = {"ids": ids, "rows": args.rows, "top": TOP, "classes": CLASSES, "make": make}
-        rows.append(
-            row
-            | figures
-            | {
-                "hardware": hardware(),
-                "versions": " ".join(f"{name} {number}" for name, number in versions().items()),
-            }
-        )
-    print(hardware())
+        rows.append(row | figures | this_machine())
+    print(rows[0]["hardware"])
     columns = [name for name in rows[0] if name not in ("hardware", "versions")]
     print("".join(f"{name:>18}" for name in columns))
     for row in rows:
         print("".join(f"{row[name]:>18}" for name in columns))
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    write_csv(args.csv, rows)
 
 
 if __name__ == "__main__":
