@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.options import Device
 from noisyteacher.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ def bench(
     data: Annotated[Path | None, typer.Option(help="Folder that holds the datasets.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for decoded images.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run: runs/RECIPE.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; a GPU where there is one.")
-    ] = None,
+    device: Device = None,
     cohort: Annotated[int, typer.Option(min=1, help="Students that share a GPU at a time.")] = 8,
     minutes: Annotated[
         float | None, typer.Option(help="Stop cleanly after so many; start again to go on.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
 from noisyteacher.errors import NoisyTeacherWarning
 
 if TYPE_CHECKING:
@@ -84,22 +85,16 @@ def distill(
     logits: Annotated[
         bool, typer.Option("--logits", help="The numbers in a --labels file are logits.")
     ] = False,
-    id_column: Annotated[
-        str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
-    ] = None,
-    text_column: Annotated[
-        str | None, typer.Option(help="The column of texts (default: text).")
-    ] = None,
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
     label_column: Annotated[
         str | None, typer.Option(help="The column of true labels (default: label).")
     ] = None,
-    image_size: Annotated[
-        int | None, typer.Option(min=1, help="Side to which images are brought.")
-    ] = None,
+    image_size: ImageSize = None,
     flip: Annotated[
         bool, typer.Option(help="Whether images may be mirrored (not so for digits or letters).")
     ] = True,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda if any).")] = None,
+    device: Device = None,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop cleanly after so many minutes.")
     ] = None,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
+
 if TYPE_CHECKING:
     from noisyteacher.distill.bulk import Progress
 
@@ -60,16 +62,10 @@ def label(
     max_length: Annotated[
         int, typer.Option(min=1, help="Tokens per text, for Hugging Face classifiers.")
     ] = 256,
-    id_column: Annotated[
-        str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
-    ] = None,
-    text_column: Annotated[
-        str | None, typer.Option(help="The column of texts (default: text).")
-    ] = None,
-    image_size: Annotated[
-        int | None, typer.Option(min=1, help="Side to which images are brought.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda if any).")] = None,
+    id_column: IdColumn = None,
+    text_column: TextColumn = None,
+    image_size: ImageSize = None,
+    device: Device = None,
     seed: Annotated[int, typer.Option(help="Seed of the random crops.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
