@@ -197,3 +197,12 @@ def test_no_figure_without_points() -> None:
 def test_nearest_mean() -> None:
     x, values = np.array([0.0, 1.0, 2.0, 10.0]), np.array([0.0, 1.0, 1.0, 0.0])
     np.testing.assert_allclose(nearest_mean(x, values, np.array([0.1, 9.0]), 2), [0.5, 0.5])
+
+
+def test_one_size_is_drawn_as_a_ranking() -> None:
+    rows = [row("Vanilla()", 38.0), row("SLaM()", 42.0), row("SLaM()", 44.0, trial=1)]
+    [(_, figure)] = figures_of("x", lines(rows))
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == ["Vanilla() (1)", "SLaM() (2)"]  # the best on top
+    dots = figure.axes[0].containers[0].lines[0]
+    assert list(dots.get_xdata()) == [38.0, 43.0]

@@ -39,6 +39,8 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
     groups = _by_name([x for x in kept if x.accuracy["last"] is not None])
     if not groups:
         return None
+    if len({x.labeled for x in kept}) == 1:
+        return _draw_ranking(title, [group[0] for group in groups.values()])
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     axes = figure.subplots()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
@@ -58,6 +60,45 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
             hollow = True
     _finish(axes, title, sorted({x.labeled for x in kept}))
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def _draw_ranking(title: str, found: Sequence[Line]) -> Figure:
+    """With one size of A there is no line to draw: a row per method, the best on top."""
+    ranked = sorted(found, key=lambda x: _mean(x, "last"))
+    cells = [x.accuracy["last"] for x in ranked]
+    figure = Figure(figsize=(8.5, 1.6 + 0.32 * len(ranked)), layout="constrained")
+    axes = figure.subplots()
+    axes.errorbar(
+        [c.mean for c in cells if c is not None],
+        range(len(ranked)),
+        xerr=[c.std or 0.0 for c in cells if c is not None],
+        color=COLOURS[0],
+        marker="o",
+        linestyle="none",
+        capsize=2,
+        label="here, last epoch",
+    )
+    printed = [(x.paper.accuracy, i) for i, x in enumerate(ranked) if x.paper is not None]
+    if printed:
+        hollow: dict[str, Any] = {"marker": "s", "markerfacecolor": "white", "linestyle": "none"}
+        label = "the paper, best test epoch"
+        axes.plot(*zip(*printed, strict=True), color=COLOURS[1], label=label, **hollow)
+    teachers = [x.teacher_accuracy for x in ranked if x.teacher_accuracy is not None]
+    if teachers:
+        look: dict[str, Any] = {"color": COLOURS[-1], "linestyle": "--", "linewidth": 1}
+        axes.axvline(teachers[0], **look, label="the teacher")
+    axes.set(
+        xlabel="test accuracy (%); in brackets: trials",
+        ylim=(-0.6, len(ranked) - 0.4),
+        title=f"{title}, {ranked[0].labeled} labels",
+    )
+    names = [f"{x.name} ({x.trials})" for x in ranked]
+    axes.set_yticks(range(len(ranked)), names, fontsize=8)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside lower right", ncols=3, frameon=False, fontsize=8)
+    bare_axes(axes)
     return figure
 
 

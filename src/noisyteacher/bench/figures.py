@@ -46,7 +46,7 @@ def draw_alpha_curve(
     """α against the teacher's margin: isotonic and k nearest neighbours, over V's answers."""
     margins = np.asarray(confidence(labels, 1, noise.metric))
     right = np.asarray(labels.hard == y)
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = Figure(figsize=(6, 4.4), layout="constrained")
     axes = figure.subplots()
     grid = np.linspace(margins.min(), margins.max(), 400)
     _draw_answers(axes, margins, right)
@@ -74,7 +74,7 @@ def draw_alpha_curve(
         ylim=(-0.06, 1.06),
         title=f"How far to trust the teacher ({len(y)} validation examples)",
     )
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.06), frameon=True, framealpha=0.9)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     bare_axes(axes)
     save_figure(figure, stem)
 
