@@ -35,6 +35,10 @@ ALBERT = {
     "attention_probs_dropout_prob": 0.0,
     "classifier_dropout_prob": 0.0,
 }
+BERT = {name: value for name, value in ALBERT.items() if name != "embedding_size"} | {
+    "model_type": "bert",
+    "classifier_dropout": 0.0,
+}
 
 
 def images():
@@ -62,6 +66,7 @@ CASES = [
     (BagLinear(50, 10), bags),
     (BagMLP(50, 10), bags),
     (TextEncoder("tiny", 10, pretrained=False, config=ALBERT), tokens),
+    (TextEncoder("tiny", 10, pretrained=False, config=BERT), tokens),
 ]
 
 
