@@ -37,7 +37,7 @@ def dense(bag: tuple[torch.Tensor, torch.Tensor], features: int) -> np.ndarray:
 
 
 def test_tfidf_by_hand() -> None:
-    featurizer = Tfidf().fit(TEXTS)
+    featurizer = Tfidf(ngrams=(1, 1)).fit(TEXTS)
     shown = dense(featurizer.transform(["good good film"]), featurizer.features)[0]
     # 4 texts; "good" and "film" are in 2 of them: smoothed idf = log(5 / 3) + 1 for both.
     word = featurizer.vectorizer_.vocabulary_
@@ -50,11 +50,10 @@ def test_tfidf_by_hand() -> None:
 
 def test_tfidf_options() -> None:
     assert Tfidf(max_features=2).fit(TEXTS).features == 2
-    pairs = Tfidf(ngrams=(1, 2)).fit(TEXTS)
-    assert "good film" in pairs.vectorizer_.vocabulary_
+    assert "good film" in Tfidf().fit(TEXTS).vectorizer_.vocabulary_
     indices, values = Tfidf(max_entries=2).fit_transform(TEXTS)
     assert indices.shape == values.shape == (4, 2)
-    wide = Tfidf().fit(TEXTS)
+    wide = Tfidf(ngrams=(1, 1)).fit(TEXTS)
     assert wide.transform(["bad"])[0].shape == (1, 4)  # as wide as the longest training text
     assert wide.transform(["good bad film plot end"])[0].shape == (1, 4)
     assert (values[3] == 0).all()  # single letters are no words
@@ -225,7 +224,7 @@ def test_a_fitted_featurizer_is_not_fitted_again() -> None:
     fitted = Tfidf().fit(["only these words"])
     made = to_tensors(text_dataset([]), featurizer=fitted)
     assert made.featurizer is fitted
-    assert fitted.features == 3
+    assert fitted.features == 5  # three words, two pairs
 
 
 def test_bad_datasets() -> None:

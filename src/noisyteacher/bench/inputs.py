@@ -37,6 +37,5 @@ def _featurizer(recipe: Recipe, model: ModelSpec) -> Featurizer | None:
     if isinstance(model, TextEncoder):
         return Tokens(model.path_or_name, recipe.text_length)
     if isinstance(model, BagLinear | BagMLP):
-        # Pairs of words know "not good"; a logistic regression of IMDB gains a point by them.
-        return Tfidf(model.features, ngrams=(1, 2))
+        return Tfidf(model.features)
     return None

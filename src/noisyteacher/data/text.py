@@ -53,16 +53,18 @@ class Featurizer(Protocol):
 
 
 class Tfidf:
-    """TF-IDF entries of the most frequent words, as rows of (index, value), zero-padded.
+    """TF-IDF entries of the most frequent words and pairs of words, as rows of (index, value).
 
-    ``sublinear`` counts a word that occurs c times as 1 + log c. Rows are as wide as the longest
-    training text asks for, at most ``max_entries``; a longer text keeps its largest values.
+    Pairs know "not good" from "good": on IMDB every linear student gains one to two points by
+    them. ``sublinear`` counts a word that occurs c times as 1 + log c. Rows are zero-padded, as
+    wide as the longest training text asks for and at most ``max_entries``; a longer text keeps its
+    largest values.
     """
 
     def __init__(
         self,
         max_features: int = 20_000,
-        ngrams: tuple[int, int] = (1, 1),
+        ngrams: tuple[int, int] = (1, 2),
         sublinear: bool = True,
         max_entries: int = 512,
     ) -> None:
