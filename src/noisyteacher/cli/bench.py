@@ -223,11 +223,11 @@ def _folder_name(recipe: str) -> str:
 
 def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
     import orjson
-    from rich.console import Console
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.students import missing_students, stopped_students
     from noisyteacher.cli.command import this_command
+    from noisyteacher.cli.console import wide_console
     from noisyteacher.cli.tables import results_table
     from noisyteacher.report import collect_run, tell_story, write_run_page
 
@@ -245,7 +245,7 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
         for row in rows:
             typer.echo(orjson.dumps(row).decode())
         return
-    console = Console()
+    console = wide_console()
     if rows:
         console.print(results_table(rows))
     stopped = stopped_students(recipe, rows, folder)
@@ -259,10 +259,10 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
 
 def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
     import orjson
-    from rich.console import Console
 
     from noisyteacher.bench.plan import make_plan
     from noisyteacher.bench.run import RunOptions
+    from noisyteacher.cli.console import wide_console
 
     made = make_plan(recipe, folder, RunOptions(**options))
     if not _speaks():
@@ -270,7 +270,7 @@ def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool
     if json:
         typer.echo(orjson.dumps(made.as_json()).decode())
         return
-    Console().print(_plan_table(made))
+    wide_console().print(_plan_table(made))
     typer.echo(f"About {_duration(made.seconds)} in all; {made.done} students are done already.")
     typer.echo(f"Estimated from {made.source}.")
 

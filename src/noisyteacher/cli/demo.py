@@ -25,11 +25,11 @@ def demo(
     """
     import orjson
     import torch
-    from rich.console import Console
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.recipes.digits import digits
     from noisyteacher.cli.command import this_command
+    from noisyteacher.cli.console import wide_console
     from noisyteacher.cli.tables import results_table, verdict
     from noisyteacher.report import collect_run, tell_story, write_run_page
 
@@ -43,7 +43,7 @@ def demo(
         for row in rows:
             typer.echo(orjson.dumps(row).decode())
         return
-    console = Console()
+    console = wide_console()
     console.print(results_table(rows))
     console.print(verdict(rows), highlight=False)
     console.print(f"Results, labels, the α(x) picture and the page: {page}", soft_wrap=True)

@@ -149,11 +149,9 @@ def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
         outcome = {"student": str(out / "student"), "report": str(page), "notes": notes}
         typer.echo(orjson.dumps(outcome | done.student.about).decode())
         return
-    from rich.console import Console
+    from noisyteacher.cli.console import wide_console
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)  # a pipe has no width of its own
+    console = wide_console()
     console.print(_table(done))
     console.print(done.verdict(), soft_wrap=True, highlight=False, markup=False)
     console.print(

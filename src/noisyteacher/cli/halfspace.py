@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from noisyteacher.halfspace.study import Study
@@ -69,6 +68,7 @@ def halfspace(
 def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
     import orjson
 
+    from noisyteacher.cli.console import wide_console
     from noisyteacher.halfspace.figures import draw_all
     from noisyteacher.halfspace.study import load_rows, missing_cells, run_study
     from noisyteacher.halfspace.summary import summarise
@@ -82,7 +82,7 @@ def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> No
         for row in [*rows, *summary.rows()]:
             typer.echo(orjson.dumps(row).decode())
         return
-    console = _console()
+    console = wide_console()
     for title, (header, lines) in summary.tables().items():
         console.print(_table(title, header, lines))
     for caveat in summary.caveats:
@@ -97,7 +97,9 @@ def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
     """Show each finished cell: a bar on a terminal, a line elsewhere, nothing for machines."""
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    console = _console()
+    from noisyteacher.cli.console import wide_console
+
+    console = wide_console()
     if quiet or not console.is_terminal:
         for done, total, what in progress:
             if not quiet:
@@ -109,14 +111,6 @@ def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
         task = bar.add_task("cells", total=None)
         for done, total, what in progress:
             bar.update(task, completed=done, total=total, description=what)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    # A pipe has no width of its own, and wrapped tables cannot be read back.
-    return console if console.is_terminal else Console(highlight=False, width=140)
 
 
 def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.table import Table
 
@@ -22,7 +23,10 @@ def results_table(rows: Sequence[Row]) -> Table:
     table = Table(title=_title(rows, shared))
     for i, name in enumerate(HEADER):
         if i not in shared:
-            table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+            # Names fold before numbers do.
+            method = i == 0
+            justify: Literal["left", "right"] = "left" if method else "right"
+            table.add_column(name, justify=justify, overflow="fold", no_wrap=not method)
     for text in texts:
         table.add_row(*(value for i, value in enumerate(text) if i not in shared))
     return table
