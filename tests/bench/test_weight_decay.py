@@ -1,4 +1,4 @@
-"""The weight decay of a recipe: in every training, told by the name."""
+"""The weight decay of a recipe: of its students, or of what learns from gold alone."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from noisyteacher.bench.recipes.cifar100 import cifar100
 from noisyteacher.bench.recipes.imagenet import imagenet
 
 
+def decays(recipe: Recipe) -> list[float]:
+    trainings = (recipe.student_training, recipe.teacher_training, recipe.pretraining)
+    return [training.optimizer.weight_decay for training in trainings if training is not None]
+
+
 @pytest.mark.parametrize("recipe", [cifar100(), imagenet()], ids=["Adam", "SGD"])
-def test_weight_decay_reaches_every_training_and_the_name(recipe: Recipe) -> None:
+def test_each_decay_reaches_its_trainings_and_the_name(recipe: Recipe) -> None:
+    students, teacher, pretraining = decays(recipe)
     changed = recipe.with_weight_decay(0.3)
-    trainings = (changed.teacher_training, changed.student_training, changed.pretraining)
-    assert [training.optimizer.weight_decay for training in trainings if training] == [0.3] * 3
+    assert decays(changed) == [0.3, teacher, pretraining]
     assert changed.name == f"{recipe.name} weight_decay=0.3"
+    changed = recipe.with_gold_weight_decay(0.7)
+    assert decays(changed) == [students, 0.7, 0.7]
+    assert changed.name == f"{recipe.name} gold_weight_decay=0.7"
 
 
 def test_only_gold_training_decays_weights_by_default() -> None:
-    recipe = cifar100()
-    assert recipe.student_training.optimizer.weight_decay == 0
-    assert recipe.teacher_training == recipe.pretraining
-    assert recipe.teacher_training.optimizer.weight_decay > 0
+    assert decays(cifar100()) == [0, 1, 1]

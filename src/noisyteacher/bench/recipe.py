@@ -127,10 +127,16 @@ class Recipe:
         return self._all_trainings(f"batch={size}", lambda config: _with_batch(config, size))
 
     def with_weight_decay(self, decay: float) -> Recipe:
-        """The same weight decay in every training: teacher's, pre-training's and students'."""
-        return self._all_trainings(
-            f"weight_decay={decay:g}",
-            lambda config: replace(config, optimizer=replace(config.optimizer, weight_decay=decay)),
+        """Another weight decay for the students."""
+        changed = _with_decay(self.student_training, decay)
+        return self.variant(f"weight_decay={decay:g}", student_training=changed)
+
+    def with_gold_weight_decay(self, decay: float) -> Recipe:
+        """Another weight decay for what learns from A alone: teacher and pre-training."""
+        return self.variant(
+            f"gold_weight_decay={decay:g}",
+            teacher_training=_with_decay(self.teacher_training, decay),
+            pretraining=self.pretraining and _with_decay(self.pretraining, decay),
         )
 
     def _all_trainings(self, told: str, change: Callable[[TrainConfig], TrainConfig]) -> Recipe:
@@ -151,6 +157,10 @@ class Recipe:
 
 
 _TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second", "logistic")
+
+
+def _with_decay(config: TrainConfig, decay: float) -> TrainConfig:
+    return replace(config, optimizer=replace(config.optimizer, weight_decay=decay))
 
 
 def _with_batch(config: TrainConfig, size: int) -> TrainConfig:

@@ -48,7 +48,11 @@ def bench(
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Peak rate of the students.")] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(min=0, help="Of all trainings; Adam's is decoupled.")
+        float | None, typer.Option(min=0, help="Of the students; Adam's is decoupled.")
+    ] = None,
+    gold_weight_decay: Annotated[
+        float | None,
+        typer.Option(min=0, help="Of the teacher and of pre-training, in the same way."),
     ] = None,
     gold_repeat: Annotated[
         int | None, typer.Option(min=1, help="How often gold rows stand in an epoch.")
@@ -99,7 +103,10 @@ def bench(
     chosen = _models(recipe, teacher, student, smoke)
     chosen = _students(chosen, labeled, methods, trials).with_student(epochs, gold_repeat)
     chosen = _training(chosen, teacher_epochs, pretrain_epochs, batch, lr, seed)
-    chosen = chosen if weight_decay is None else chosen.with_weight_decay(weight_decay)
+    if weight_decay is not None:
+        chosen = chosen.with_weight_decay(weight_decay)
+    if gold_weight_decay is not None:
+        chosen = chosen.with_gold_weight_decay(gold_weight_decay)
     if second_generation is not None:
         chosen = _second(chosen, second_generation, first, first_students)
     if labels is not None:
