@@ -206,3 +206,16 @@ def test_one_size_is_drawn_as_a_ranking() -> None:
     assert names == ["Vanilla() (1)", "SLaM() (2)"]  # the best on top
     dots = figure.axes[0].containers[0].lines[0]
     assert list(dots.get_xdata()) == [38.0, 43.0]
+
+
+def test_gain_is_drawn_against_different_teachers_only() -> None:
+    def names(better: float) -> list[str]:
+        rows = [
+            row(method, 40.0 + i, labeled=size, teacher_accuracy=teacher)
+            for size, teacher in ((5000, 36.0), (10000, 36.0 + better))
+            for i, method in enumerate(("Vanilla()", "SLaM()"))
+        ]
+        return [name for name, _ in figures_of("x", lines(rows))]
+
+    assert "gain-60epochs" in names(9.0)
+    assert "gain-60epochs" not in names(0.01)  # one store, asked about another A

@@ -30,6 +30,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
+# Labels of one store are a little better or worse without a larger A: no other teacher.
+_TEACHERS_DIFFER = 1.0
 _ACCURACY = "test accuracy, last epoch (%)"
 
 
@@ -41,7 +43,7 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
         return None
     if len({x.labeled for x in kept}) == 1:
         return _draw_ranking(title, [group[0] for group in groups.values()])
-    figure = Figure(figsize=(8.5, 5), layout="constrained")
+    figure = Figure(figsize=(7.5, 4.6 + 0.2 * len(groups)), layout="constrained")
     axes = figure.subplots()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
     hollow = False
@@ -58,8 +60,10 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
                 label="hollow: the paper's best test epoch" if not hollow else None,
             )
             hollow = True
-    _finish(axes, title, sorted({x.labeled for x in kept}))
-    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    _finish(axes, "", sorted({x.labeled for x in kept}))
+    figure.suptitle(title, fontsize=11)
+    # Names can be as long as the figure is wide.
+    figure.legend(loc="outside lower left", frameon=False, fontsize=8)
     return figure
 
 
@@ -91,9 +95,9 @@ def _draw_ranking(title: str, found: Sequence[Line]) -> Figure:
     axes.set(
         xlabel="test accuracy (%); in brackets: trials",
         ylim=(-0.6, len(ranked) - 0.4),
-        title=f"{title}, {ranked[0].labeled} labels",
     )
-    names = [f"{x.name} ({x.trials})" for x in ranked]
+    figure.suptitle(f"{title}, {ranked[0].labeled} labels", fontsize=11)
+    names = [f"{_short_name(x)} ({x.trials})" for x in ranked]
     axes.set_yticks(range(len(ranked)), names, fontsize=8)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -225,7 +229,7 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     axes = figure.subplots()
     for i, hard in enumerate((False, True)):
         points = _gains(found, Vanilla(hard=hard), SLaM(hard=hard))
-        if len(points) > 1:
+        if len(points) > 1 and points[-1][0] - points[0][0] >= _TEACHERS_DIFFER:
             look = {"color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i]}
             label = "hard labels" if hard else "soft labels"
             axes.plot(*zip(*points, strict=True), **look, label=label)
@@ -265,8 +269,13 @@ def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[f
 def _by_name(found: Sequence[Line]) -> dict[str, list[Line]]:
     groups: dict[str, list[Line]] = {}
     for line in found:
-        groups.setdefault(line.name, []).append(line)
+        groups.setdefault(_short_name(line), []).append(line)
     return groups
+
+
+def _short_name(line: Line) -> str:
+    """Without the repetition of gold, which all lines of a figure share and its title tells."""
+    return line.name.removesuffix(f", gold ×{line.gold_repeat}")
 
 
 def _field(line: Line, name: str) -> float:
