@@ -48,3 +48,13 @@ def test_figures_in_the_pages_stand_in_the_results() -> None:
                 assert row in known, f"{page.name} quotes a row that {source} does not have: {row}"
                 quoted += 1
     assert quoted
+
+
+def test_every_mean_with_its_deviation_stands_in_a_table() -> None:
+    figure = re.compile(r"\d+\.\d\d ± \d+\.\d\d")
+    tables = (ROOT / "results" / "tables").glob("*.md")
+    known = {found for table in tables for found in figure.findall(table.read_text())}
+    for page in ("README.md", "results/RESULTS.md", "docs/choosing.md"):
+        quoted = set(figure.findall((ROOT / page).read_text()))
+        assert quoted, page
+        assert quoted <= known, f"{page} has figures that no table has: {sorted(quoted - known)}"
