@@ -13,9 +13,10 @@ from PIL import Image
 
 from noisyteacher.bench.figures import nearest_mean
 from noisyteacher.bench.layout import Table, Text, escape_latex
+from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.method_sets import FIDELITY, OTHER_LOSSES, PAPER_SOFT
 from noisyteacher.bench.paper import paper_figures, paper_methods
-from noisyteacher.bench.paper_tables import csv_text, detail_table, size_table
+from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
 from noisyteacher.bench.publish import figures_of, publish, tables_of
 from noisyteacher.bench.tables import HEADER, cells, lines
 from noisyteacher.errors import InputError
@@ -71,6 +72,28 @@ def test_methods_by_sizes_beside_the_paper() -> None:
     assert shown["UPS (not run)"] == ["", "", "", "39.62 ± 0.23", "", "54.43 ± 0.27"]
     assert bold(table) == ["42.00 (1)", "52.00 (1)"]
     assert "below a student of gold labels only" in table.notes[0]
+
+
+def test_ups_stands_in_both_kinds_with_the_papers_figure_of_each() -> None:
+    found = lines([row("Vanilla()"), row("Vanilla(hard=True)"), row("UPS()", 39.0)])
+    papers = {}
+    for kind, mine in by_kind(found):
+        shown = body(size_table("cifar100", kind, mine, "last"))
+        assert "UPS (not run)" not in shown
+        papers[kind] = shown["UPS()"][3]
+    assert papers == {"soft": "39.62 ± 0.23", "hard": "39.49 ± 0.13"}
+
+
+def test_the_paper_is_mentioned_where_it_is_quoted() -> None:
+    rows = [row("Vanilla()", recipe="digits", dataset="digits", epochs=n) for n in (3, 4)]
+    rows += [
+        replace(row("GoldOnly()", recipe="digits", dataset="digits", epochs=n), method=NAME)
+        for n in (3, 4)
+    ]
+    table = size_table("digits", "soft", lines(rows), "last")
+    assert "paper" not in table.notes[0]
+    names = [cells[0].text for cells in table.rows]
+    assert names.count(NAME) == 1  # it has no epochs
 
 
 def test_all_students_of_a_size() -> None:

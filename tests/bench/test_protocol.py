@@ -17,7 +17,7 @@ from noisyteacher.bench.smoke import smoke
 from noisyteacher.bench.students import Student, cohorts, first_students
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Calibrated, Consistency, GoldOnly, SLaM, Vanilla
+from noisyteacher.methods import Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, Job, engine
 
 
@@ -153,6 +153,17 @@ def test_second_generation(tmp_path: Path, trained: list[Job]) -> None:
     begun = len(trained)
     assert run(recipe, tmp_path) == rows
     assert len(trained) == begun
+    run(small("SLaM()"), tmp_path)  # without it, for once
+    with pytest.raises(InputError, match="another first"):
+        run(replace(recipe, second=replace(second, students=1)), tmp_path)
+
+
+def test_first_students_get_the_pretraining_they_need(tmp_path: Path, trained: list[Job]) -> None:
+    second = Generation(Weighted(), (Vanilla(),), students=1)
+    trainings = {"pretraining": small().student_training, "pretrain": "needed"}
+    run(small("Vanilla()", second=second, **trainings), tmp_path)
+    starts = {job.name: job.init is not None for job in trained if "first" in job.name}
+    assert list(starts.values()) == [True]
 
 
 def test_a_store_may_stand_in_for_the_teacher(tmp_path: Path, trained: list[Job]) -> None:

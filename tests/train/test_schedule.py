@@ -51,5 +51,9 @@ def test_cosine_warm_up_reaches_the_peak() -> None:
     assert whole[10] == 1.0
 
 
+def test_cosine_warm_up_of_a_fraction_of_a_step_stays_below_the_peak() -> None:
+    assert max(Cosine(warmup=0.1).factors(0, 1, 11)) == 1.0
+
+
 def test_constant() -> None:
     assert Constant().factors(3, 9, 2) == [1.0, 1.0]

@@ -57,8 +57,10 @@ def _name(run: BenchRun, labeled: int, trial: int) -> str:
 
 
 def _problem(run: BenchRun, parts: Split, start: Start) -> Problem:
-    init = start.init if run.recipe.pretrain == "all" else None
-    return run.problem(parts, run.recipe.student, run.data, init)
+    recipe = run.recipe
+    assert recipe.second is not None
+    init = start.init if recipe.starts_pretrained(recipe.second.first) else None
+    return run.problem(parts, recipe.student, run.data, init)
 
 
 def _first_jobs(

@@ -37,6 +37,7 @@ PAPER_SOFT: tuple[Method, ...] = (Vanilla(), TaylorCE(), UPS(), VID(), Weighted(
 PAPER_HARD: tuple[Method, ...] = (
     Vanilla(hard=True),
     TaylorCE(hard=True),
+    UPS(),
     VID(hard=True),
     Weighted(hard=True),
     SLaM(hard=True),

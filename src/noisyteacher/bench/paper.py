@@ -10,14 +10,14 @@ from importlib.resources import files
 from noisyteacher.methods import UPS, VID, Method, SLaM, TaylorCE, Vanilla, Weighted
 
 # Shares of A as the tables print them, in examples (section 12 of the specification for CelebA's
-# odd rounding; ImageNet has 1 281 167 training images).
+# odd rounding; ImageNet's text prints the first four, of 1 281 167 training images).
 _COUNTS = {
     "celeba": {"2%": 3256, "3%": 4883, "4%": 6510, "5%": 8138, "6%": 9766, "7%": 11394},
     "imagenet": {
         "5%": 64058,
-        "10%": 128117,
-        "15%": 192175,
-        "20%": 256233,
+        "10%": 128116,
+        "15%": 192174,
+        "20%": 256232,
         "25%": 320292,
         "30%": 384350,
     },

@@ -31,7 +31,7 @@ def by_kind(found: Sequence[Line]) -> Iterator[tuple[str | None, list[Line]]]:
     if not kinds and free:
         yield None, free
     for kind in kinds:
-        yield kind, free + [line for line in found if line.distillation == kind]
+        yield kind, free + [x for x in found if x.distillation and kind in x.kinds]
 
 
 # -- methods × sizes, as the paper has it ---------------------------------------------------------
@@ -53,7 +53,7 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     dataset = found[0].dataset
     sizes = sorted({line.labeled for line in found})
     printed = kind if is_the_papers(recipe, dataset) else None
-    series = [*_measured_series(found), *_unmeasured_series(dataset, printed, sizes, found)]
+    series = [*_measured_series(found, kind), *_unmeasured_series(dataset, printed, sizes, found)]
     best = {size: _best([s.measured.get(size) for s in series], accuracy) for size in sizes}
     rows = [_teacher_row(dataset, printed, sizes, found)]
     for one in series:
@@ -67,23 +67,24 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     header = ["method", "passes", "epochs"]
     header += [part for size in sizes for part in (f"{size} labels", "paper")]
     notes = ["Test accuracy in percent, mean ± standard deviation (n trials)."]
-    notes += ["The paper prints the best test epoch."] if printed else []
+    quoted = any(one.paper for one in series)
+    notes += ["The paper prints the best test epoch."] if quoted else []
     notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
     title = f"{recipe}, {_KINDS[kind]}: {ACCURACIES[accuracy]}"
     return Table(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
 
 
-def _measured_series(found: Sequence[Line]) -> list[_Series]:
-    groups: dict[tuple[str, int], list[Line]] = {}
+def _measured_series(found: Sequence[Line], kind: str | None) -> list[_Series]:
+    groups: dict[tuple[str, str], list[Line]] = {}
     for line in found:
-        groups.setdefault((line.name, line.epochs), []).append(line)
+        groups.setdefault((line.name, line.length), []).append(line)
     return [
         _Series(
             name,
             blank_or(group[0].passes),
             group[0].length,
             {line.labeled: line for line in group},
-            {line.labeled: line.paper for line in group if line.paper is not None},
+            {x.labeled: printed for x in group if kind and (printed := x.paper_in(kind))},
         )
         for (name, _), group in groups.items()
     ]
@@ -95,7 +96,7 @@ def _unmeasured_series(
     """The paper's methods of which nothing was run: their own cells stay blank."""
     if kind is None:
         return []
-    have = {paper_name(named_method(line.method)) for line in found if line.distillation == kind}
+    have = {paper_name(named_method(line.method)) for line in found if kind in line.kinds}
     return [
         _Series(f"{name} (not run)", "", "", {}, _paper_row(dataset, kind, sizes, name))
         for name in paper_methods(dataset, kind)

@@ -104,6 +104,10 @@ class Recipe:
             return any(arm.pretrained for arm in self.arms)
         return any(PRETRAINED in method.needs for method in self.all_methods)
 
+    def starts_pretrained(self, method: Method) -> bool:
+        """Whether a student of this method starts from weights trained on A."""
+        return self.pretrain == "all" or PRETRAINED in method.needs
+
     def variant(self, told: str, **changes: Any) -> Recipe:
         """With other settings, which its name tells: rows of the two must not be mixed up."""
         return replace(self, **changes, name=f"{self.name} {told}")
@@ -153,7 +157,11 @@ class Recipe:
             self, student_training=replace(self.student_training, epochs=1, gold_repeat=1)
         )
         names = [f.name for f in fields(self) if f.name not in _TOLD_BY_ROWS]
-        return {name: repr(getattr(plain, name)) for name in names}
+        told = {name: repr(getattr(plain, name)) for name in names}
+        if self.second is not None:
+            # Rows tell the generation, and not whose labels it learned.
+            told["first"] = f"{self.second.students} x {self.second.first!r}"
+        return told
 
 
 _TOLD_BY_ROWS = ("labeled", "methods", "trials", "arms", "second", "logistic")

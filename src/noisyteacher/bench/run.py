@@ -176,6 +176,10 @@ def claim_folder(run: BenchRun) -> None:
         lasting["teacher"] = f"the label store {Path(run.options.labels).name}, {_hash(run.given)}"
     if path.exists():
         stored = orjson.loads(path.read_bytes()).get("lasting", {})
+        # A second generation may come in a later call, or not; its first students may not change.
+        for told, other in ((stored, lasting), (lasting, stored)):
+            if "first" in other:
+                told.setdefault("first", other["first"])
         changed = [name for name in lasting if stored.get(name) != lasting[name]]
         if changed:
             raise InputError(

@@ -15,7 +15,7 @@ from noisyteacher.bench.recipe import Arm, Recipe
 from noisyteacher.bench.results import Row
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
-from noisyteacher.methods import PRETRAINED, SOFT_LABELS, Method
+from noisyteacher.methods import SOFT_LABELS, Method
 from noisyteacher.train import Job, Problem, Trained
 from noisyteacher.train.checkpoint import checkpoint_path, read_history
 
@@ -48,9 +48,7 @@ class Student:
         self, recipe: Recipe, labeled: int, problem: Problem, labels: TeacherLabels | None
     ) -> Job:
         """Its method fitted on V and prepared; ``problem.init`` holds the pre-trained weights."""
-        starts_pretrained = self.arm.pretrained and (
-            recipe.pretrain == "all" or PRETRAINED in self.method.needs
-        )
+        starts_pretrained = self.arm.pretrained and recipe.starts_pretrained(self.method)
         return replace(problem, init=problem.init if starts_pretrained else None).job(
             self.file_name(recipe, labeled),
             self.method,

@@ -11,7 +11,7 @@ from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.paper import PaperFigure, is_the_papers, paper_figures, paper_name
 from noisyteacher.bench.recipe import ARM_MARK
 from noisyteacher.bench.results import Row, named_method
-from noisyteacher.methods import GoldOnly, Method
+from noisyteacher.methods import UPS, GoldOnly, Method
 
 ACCURACIES = {
     "last": "last epoch",
@@ -80,14 +80,25 @@ class Line:
         return self.method == NAME or named_method(self.method) == GoldOnly()
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of distillation it is compared in: UPS makes its own hard labels, in both."""
+        if self.distillation is None or isinstance(named_method(self.method), UPS):
+            return ("soft", "hard")
+        return (self.distillation,)
+
+    @property
     def paper(self) -> PaperFigure | None:
         """The paper's figure for the same dataset, size and method, where it prints one."""
+        return None if self.distillation is None else self.paper_in(self.distillation)
+
+    def paper_in(self, kind: str) -> PaperFigure | None:
+        """The same, in the paper's table of "soft" or "hard" distillation."""
         name = paper_name(named_method(self.method))
         if name is None or self.distillation is None or self.generation > 1:
             return None
         if not is_the_papers(self.recipe, self.dataset):
             return None
-        return paper_figures().get((self.dataset, self.distillation, self.labeled, name))
+        return paper_figures().get((self.dataset, kind, self.labeled, name))
 
 
 def cell(values: Iterable[float | None]) -> Cell | None:

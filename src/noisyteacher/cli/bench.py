@@ -55,7 +55,8 @@ def bench(
         typer.Option(min=0, help="Of the teacher and of pre-training, in the same way."),
     ] = None,
     gold_repeat: Annotated[
-        int | None, typer.Option(min=1, help="How often gold rows stand in an epoch.")
+        int | None,
+        typer.Option(min=1, help="Gold rows come up so often for each time that pool rows do."),
     ] = None,
     student: Annotated[
         str | None, typer.Option(help='As in "ResNetCifar(depth=20)", or an encoder\'s folder.')

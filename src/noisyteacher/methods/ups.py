@@ -42,7 +42,8 @@ class UPS(Method):
 
     The loss is the mean cross-entropy of the positives (gold rows are among them) plus the mean
     negative cross-entropy of the rows that only say what they are not; with ``binary``, one
-    binary cross-entropy over each row's selected classes.
+    binary cross-entropy over each row's selected classes. Both means are over a batch: shared by
+    several processes, each has means of its own, and the sum is not quite that of one process.
 
     Args:
         positive_threshold, positive_std: a positive has a mean of at least this at temperature 1

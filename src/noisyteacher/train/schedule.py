@@ -67,5 +67,6 @@ class Cosine:
     @staticmethod
     def _factor(step: int, total: int, ramp: float) -> float:
         if step < ramp:
-            return (step + 1) / ramp
+            # A ramp of a fraction of a step must not lift the rate above its peak.
+            return min(1.0, (step + 1) / ramp)
         return 0.5 * (1.0 + math.cos(math.pi * (step - ramp) / max(total - ramp, 1)))
