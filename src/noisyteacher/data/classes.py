@@ -7,6 +7,10 @@ import pyarrow as pa
 
 from noisyteacher.errors import InputError, first_few
 
+# How a number is written in text: without a sign and without leading zeros.
+WHOLE_NUMBER = r"^(0|[1-9][0-9]{0,17})$"
+BOOLEANS = ("false", "true")
+
 
 def class_numbers(
     train: pa.ChunkedArray | pa.Array,
@@ -16,7 +20,7 @@ def class_numbers(
     """Labels of both parts as int64 (-1: unknown), and the classes' names.
 
     Whole numbers are class numbers as they stand. Text is a class name; the names found in the
-    training part, sorted, are the classes.
+    training part, sorted, are the classes. Booleans are the classes "false" and "true".
     """
     if pa.types.is_dictionary(train.type):
         train = train.cast(train.type.value_type)
@@ -25,6 +29,8 @@ def class_numbers(
         y, test_y = (_by_name(column, known) for column in (train, test))
         return y, test_y, known
     y, test_y = (_by_number(column) for column in (train, test))
+    if pa.types.is_boolean(train.type):
+        return y, test_y, names or BOOLEANS
     top = int(max(y.max(initial=-1), test_y.max(initial=-1)))
     return y, test_y, names or tuple(str(c) for c in range(top + 1))
 

@@ -127,6 +127,16 @@ def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.nda
     return features
 
 
+def feature_names(table: pa.Table, columns: Sequence[str]) -> tuple[str, ...]:
+    """A name for each of the features: a list column has one for each place in its lists."""
+    names: list[str] = []
+    for column in columns:
+        width = _feature(table[column], column, "the table").shape[1]
+        spread = [f"{column}[{i}]" for i in range(width)]
+        names += spread if pa.types.is_nested(table[column].type) else [column]
+    return tuple(names)
+
+
 def _feature(values: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
     kind = values.type
     if values.null_count:

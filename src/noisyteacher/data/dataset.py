@@ -32,6 +32,7 @@ class Dataset:
     classes: tuple[str, ...]
     mean: tuple[float, ...] = field(default=(), repr=False)
     std: tuple[float, ...] = field(default=(), repr=False)
+    features: tuple[str, ...] = field(default=(), repr=False)  # a table's columns, where named
 
     def __post_init__(self) -> None:
         if self.kind not in ("image", "text", "table"):

@@ -81,10 +81,19 @@ def decode_image(name: str, data: bytes, height: int, width: int) -> np.ndarray:
         # A JPEG far larger than needed is decoded at half, a quarter or an eighth of its size.
         image.draft("RGB", (2 * width, 2 * height))
         try:
-            picture = image.convert("RGB")
+            picture = _eight_bits(image).convert("RGB")
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f"Image {name} cannot be decoded: {error}.") from error
     return _fit(picture, height, width)
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Greys of 16 bits scaled down, where Pillow would cut them off at 255."""
+    # Older releases of Pillow call such a PNG's mode "I", as if it had 32.
+    if not image.mode.startswith("I;16") and (image.mode, image.format) != ("I", "PNG"):
+        return image
+    grey = np.asarray(image).astype(np.int64)
+    return Image.fromarray((grey.clip(0, 65535) >> 8).astype(np.uint8))
 
 
 def _opened(name: str, data: bytes) -> Image.Image:

@@ -64,8 +64,7 @@ def label_files(
     out = Path(out)
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; --overwrite would replace it.")
-    for source in sources:
-        teacher.check(source.kind)
+    sources = [teacher.arranged(source) for source in sources]
     _check_ids(sources)
     work = out.with_name(f"{out.name}.partial")
     shards = list(_shards(sources, shard_size))

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from noisyteacher.data import Dataset, load_dataset
 from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
+from noisyteacher.data.classes import WHOLE_NUMBER
 from noisyteacher.data.columns import (
+    ID_COLUMNS,
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     TEXT_COLUMNS,
+    feature_names,
     first_present,
     id_column,
     source_from_tables,
@@ -81,7 +85,7 @@ def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
 
 
 def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
-    table, where = read_table(place), str(place)
+    table, where = read_table(place, options), str(place)
     if table.num_rows == 0:
         raise InputError(f"{where} has no rows.")
     if options.text_column is not None:
@@ -97,7 +101,11 @@ def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     part = source.train
     assert not isinstance(part.inputs, EncodedImages)
     ids = _row_names(place, len(part.y)) if key is None else part.ids
-    return _dataset(place.stem, source.kind, ids, part.inputs, part.y, source.classes)
+    made = _dataset(place.stem, source.kind, ids, part.inputs, part.y, source.classes)
+    if source.kind != "table":
+        return made
+    features = [name for name in table.column_names if name not in (label, key)]
+    return replace(made, features=feature_names(table, features))
 
 
 def _label_column(table: pa.Table, options: FileOptions, labelled: bool, where: str) -> str | None:
@@ -137,21 +145,50 @@ def _checked_text(table: pa.Table, key: str | None, label: str | None, where: st
     return table
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(path: Path, options: FileOptions) -> pa.Table:
     """A CSV, TSV, JSONL or Parquet file as an Arrow table."""
     try:
         if path.suffix == ".parquet":
             return pq.read_table(path)
         if path.suffix.lower() in (".jsonl", ".ndjson"):
-            return pa.Table.from_pylist(_json_lines(path))
-        parsing = pa_csv.ParseOptions(
-            delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True
-        )
-        return pa_csv.read_csv(path, parse_options=parsing)
+            rows = _json_lines(path)
+            # Of all rows: the first may lack some, and must not hide them.
+            names = dict.fromkeys(name for row in rows for name in row)
+            return pa.table({name: [row.get(name) for row in rows] for name in names})
+        return _read_csv(path, options)
     except (OSError, pa.ArrowException) as error:
         if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path} is empty.") from error
         raise InputError(f"{path} cannot be read as a table: {error}") from error
+
+
+def _read_csv(path: Path, options: FileOptions) -> pa.Table:
+    parsing = pa_csv.ParseOptions(
+        delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True
+    )
+    names = pa_csv.open_csv(path, parse_options=parsing).schema.names
+    key = options.id_column or first_present(ID_COLUMNS, names)
+    label = options.label_column or first_present(LABEL_COLUMNS, names)
+    # As text: an id 007 is not 7, and the classes true and 01 are names.
+    texts = {name: pa.string() for name in (key, label) if name is not None}
+    converting = pa_csv.ConvertOptions(column_types=texts)
+    table = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
+    for name in table.column_names:
+        if pa.types.is_binary(table[name].type):
+            raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
+    if key in texts and key in table.column_names:
+        table = _with_whole_ids(table, key)
+    return table
+
+
+def _with_whole_ids(table: pa.Table, key: str) -> pa.Table:
+    """Ids as numbers where each is written as numbers are, without a leading zero."""
+    ids = table[key]
+    if empty := pc.sum(pc.equal(ids, "")).as_py():
+        raise InputError(f"The id column {key!r} has {empty} empty values.")
+    if not pc.all(pc.match_substring_regex(ids, WHOLE_NUMBER)).as_py():
+        return table
+    return table.set_column(table.column_names.index(key), key, ids.cast(pa.int64()))
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
@@ -192,7 +229,12 @@ def _from_folder(place: Path, options: FileOptions, labelled: bool) -> Dataset:
         if entry.is_file() and entry.name.lower().endswith(IMAGE_SUFFIXES)
     )
     sorted_into_classes = any(class_files(place).values())
-    if not files or sorted_into_classes:
+    if files and sorted_into_classes:
+        raise InputError(
+            f"{place} holds {len(files)} images beside folders of images, such as {files[0].name}; "
+            "put all of them into folders, or none."
+        )
+    if not files:
         found = load_dataset(
             place.absolute(), label=_label(place, options, labelled), **_common(options)
         )

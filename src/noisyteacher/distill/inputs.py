@@ -43,6 +43,7 @@ class InputFormat:
     std: tuple[float, ...] = field(default=(), repr=False)
     size: tuple[int, int] | None = None  # height and width of images
     flip: bool = True  # whether training may mirror images
+    columns: tuple[str, ...] = field(default=(), repr=False)  # of a table, in order, where named
 
     @property
     def features(self) -> int:
@@ -104,6 +105,7 @@ class InputFormat:
             "std": list(self.std),
             "size": None if self.size is None else list(self.size),
             "flip": self.flip,
+            "columns": list(self.columns),
         }
 
     @classmethod
@@ -117,6 +119,7 @@ class InputFormat:
             tuple(saved["std"]),
             None if size is None else (size[0], size[1]),
             saved["flip"],
+            tuple(saved.get("columns", ())),
         )
 
 
@@ -125,6 +128,7 @@ def fit_format(
     inputs: np.ndarray | list[str],
     featurizer: Featurizer | None = None,
     flip: bool = True,
+    columns: tuple[str, ...] = (),
 ) -> tuple[InputFormat, Inputs]:
     """Learn the format from all training inputs (no labels are used), and their tensors."""
     if kind == "text":
@@ -135,7 +139,8 @@ def fit_format(
     array = np.asarray(inputs)
     if kind == "table":
         table = np.ascontiguousarray(array, np.float32)
-        return InputFormat(kind, None, *feature_statistics(table)), torch.from_numpy(table)
+        mean, std = feature_statistics(table)
+        return InputFormat(kind, None, mean, std, columns=columns), torch.from_numpy(table)
     histogram = ChannelHistogram()
     for start in range(0, len(array), _IMAGES_AT_ONCE):
         histogram.add(array[start : start + _IMAGES_AT_ONCE])

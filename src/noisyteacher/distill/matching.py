@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Hashable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from noisyteacher.data import Dataset
+from noisyteacher.data.classes import BOOLEANS, WHOLE_NUMBER
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
 
@@ -27,14 +29,9 @@ def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
     """
     if examples.classes == classes:
         return examples
-    place = {name: i for i, name in enumerate(classes)}
     used = [examples.classes[c] for c in np.unique(examples.y[examples.y >= 0])]
-    numbered = examples.classes == tuple(str(c) for c in range(len(examples.classes)))
+    place = _places(examples, used, classes)
     unknown = [name for name in used if name not in place]
-    if numbered and not any(name in place for name in examples.classes):
-        if len(examples.classes) <= len(classes):
-            return replace(examples, classes=classes)
-        unknown = used[len(classes) :]
     if unknown:
         raise InputError(
             f"{examples.name} has labels {first_few(unknown)}, which are not among the teacher's "
@@ -42,6 +39,40 @@ def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
         )
     number = np.array([place.get(name, -1) for name in (*examples.classes, "")], np.int64)
     return replace(examples, y=number[examples.y], classes=classes)
+
+
+def _places(examples: Dataset, used: list[str], classes: tuple[str, ...]) -> dict[str, int]:
+    """Which of the teacher's classes each label names."""
+    by_name = {name: i for i, name in enumerate(classes)}
+    if any(name in by_name for name in used):
+        return by_name
+    if examples.classes == BOOLEANS:
+        if {"0", "1"} <= by_name.keys():
+            return {"false": by_name["0"], "true": by_name["1"]}
+        return {name.casefold(): i for name, i in by_name.items()}
+    if not all(re.match(WHOLE_NUMBER, name) for name in used):
+        return by_name
+    if used and "0" not in used and int(used[0]) < len(classes):
+        warn(
+            f"The labels of {examples.name} are numbers, and none is 0: {used[0]} is taken for "
+            f"{classes[int(used[0])]!r}, counted from 0 among the teacher's classes; give class "
+            "names if that is wrong."
+        )
+    return {str(i): i for i in range(len(classes))}
+
+
+def with_features(examples: Dataset, names: tuple[str, ...], whose: str) -> Dataset:
+    """A table's columns in the order of ``names``; other columns are refused, none is guessed."""
+    if not names or not examples.features or examples.features == names:
+        return examples
+    if sorted(examples.features) != sorted(names):
+        missing = [name for name in names if name not in examples.features]
+        strange = [name for name in examples.features if name not in names]
+        told = [f"lacks {first_few(missing)}"] if missing else []
+        told += [f"has {first_few(strange)} besides"] if strange else []
+        raise InputError(f"The table {examples.name} {' and '.join(told)}, unlike {whose}.")
+    order = [examples.features.index(name) for name in names]
+    return replace(examples, inputs=np.asarray(examples.inputs)[:, order], features=names)
 
 
 def rows(examples: Dataset, index: np.ndarray) -> Dataset:

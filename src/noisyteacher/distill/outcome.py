@@ -91,7 +91,12 @@ class Distilled:
             f"S has {rows} examples: differences below {self.chance:.1f} points may be chance."
         )
         if not best.candidate.uses_teacher:
-            rival = max((o.selection for o in taught), default=0.0)
+            if not taught:
+                return (
+                    f"No student of the teacher's labels was trained: {gold.candidate.name} is "
+                    f"kept, {gold.selection:.2f} % on S."
+                )
+            rival = max(o.selection for o in taught)
             found = "made nothing better" if rival == gold.selection else "did not help"
             return (
                 f"The teacher's labels {found}: {gold.candidate.name} has "

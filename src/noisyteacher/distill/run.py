@@ -121,13 +121,13 @@ def run_distill(
     featurizer = settings.featurizer
     if task.kind == "text" and featurizer is None:
         featurizer = featurizer_for(settings.student)
-    inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip)
+    inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
     where = choose_device(device)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     folder = None if out is None else Path(out)
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
     if folder is not None:
-        claim_folder(folder, task, run.spec, run.config, settings.seed)
+        claim_folder(folder, task, run.spec, run.config, settings.seed, inputs.flip)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
     found = audit_teacher(task, say)
     recommended = recommended_method(found, task)

@@ -23,7 +23,7 @@ _KEY = ("method", "generation", "epochs", "gold_repeat")
 
 
 def claim_folder(
-    folder: Path, task: Task, student: ModelSpec, training: TrainConfig, seed: int
+    folder: Path, task: Task, student: ModelSpec, training: TrainConfig, seed: int, flip: bool
 ) -> None:
     """Write the recipe; refuse a folder that holds a run on other data or of another student."""
     path = folder / "recipe.json"
@@ -37,6 +37,7 @@ def claim_folder(
         "student": repr(student),
         "student_training": repr(training),
         "seed": seed,
+        "flip": flip,
     }
     if path.exists():
         try:

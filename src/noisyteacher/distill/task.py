@@ -17,6 +17,7 @@ from noisyteacher.distill.matching import (
     rows,
     warn,
     with_classes,
+    with_features,
     with_ids_like,
     without_unlabelled,
 )
@@ -52,6 +53,7 @@ class Task:
     split: Split
     labels: TeacherLabels
     test: Dataset | None
+    features: tuple[str, ...] = ()  # a table's columns, where named
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -83,10 +85,13 @@ def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
         )
         if part is not None
     }
-    _check_kinds(labelled | {"pool": given.pool})
+    columns, whose = given.gold.features, "the gold set"
+    labelled = {name: with_features(part, columns, whose) for name, part in labelled.items()}
+    pool = with_features(given.pool, columns, whose)
+    _check_kinds(labelled | {"pool": pool})
     check_disjoint(labelled)
     _warn_of_absent_classes(labelled["gold"], labels.classes)
-    pool = with_ids_like(given.pool, labels.ids)
+    pool = with_ids_like(pool, labels.ids)
     pool = pool_with_labels(pool_without(pool, labelled), labels)
     test = labelled.pop("test", None)
     sets = _with_val_and_selection(labelled, labels, seed)
@@ -158,6 +163,12 @@ def _with_val_and_selection(
             f"{int(usable.sum())} gold examples with teacher labels are too few to split off "
             f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
         )
+    if not usable.all():
+        unlabelled = gold.ids[~usable].tolist()
+        warn(
+            f"{len(unlabelled)} of {len(gold)} gold ids have no teacher label and are trained on "
+            f"only: {first_few(unlabelled)}."
+        )
     drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
     were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
     warn(
@@ -215,4 +226,5 @@ def _joined(
         split=Split(gold, val, selection, pool),
         labels=labels.take(ids[np.isin(ids, labels.ids)]),
         test=test,
+        features=parts[0].features,
     )

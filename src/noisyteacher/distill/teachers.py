@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisyteacher.data import Tokens, Views
-from noisyteacher.data.dataset import Kind
+from noisyteacher.data import Dataset, Tokens, Views
 from noisyteacher.distill.inputs import InputFormat
+from noisyteacher.distill.matching import with_features
 from noisyteacher.distill.student import Student
 from noisyteacher.distill.student_folder import is_student, load_student
 from noisyteacher.errors import InputError
@@ -34,8 +35,8 @@ class Teacher(Protocol):
         """Another one for other weights, as far as that can be seen."""
         ...
 
-    def check(self, kind: Kind) -> None:
-        """Refuse data of a kind it cannot read."""
+    def arranged(self, source: Dataset) -> Dataset:
+        """The examples as it reads them, a table's columns in its own order; else refused."""
         ...
 
     def say(
@@ -76,9 +77,11 @@ class ModelTeacher:
             digest.update(name.encode() + value.cpu().contiguous().view(-1).numpy().tobytes())
         return digest.hexdigest()
 
-    def check(self, kind: Kind) -> None:
-        if kind != self._student.inputs.kind:
-            raise InputError(f"{self.name} reads {self._student.inputs.kind}s, not {kind}s.")
+    def arranged(self, source: Dataset) -> Dataset:
+        inputs = self._student.inputs
+        if source.kind != inputs.kind:
+            raise InputError(f"{self.name} reads {inputs.kind}s, not {source.kind}s.")
+        return with_features(source, inputs.columns, f"what {self.name} was trained on")
 
     def say(
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
@@ -124,10 +127,17 @@ class FunctionTeacher:
         self._function, self._k = function, k
 
     def fingerprint(self) -> str:
-        return self.name  # what it runs cannot be seen from here
+        """Its name and the file it stands in; what that imports cannot be seen from here."""
+        try:
+            source = inspect.getsourcefile(self._function)
+            code = Path(source).read_bytes() if source else b""
+        except (OSError, TypeError):
+            code = b""
+        return f"{self.name} {hashlib.sha256(code).hexdigest()}"
 
-    def check(self, kind: Kind) -> None:
+    def arranged(self, source: Dataset) -> Dataset:
         """It gets whatever the files hold."""
+        return source
 
     def say(
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int

@@ -48,7 +48,8 @@ def read_gold(
     kind = table["label"].type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
         raise InputError(f"{where}: labels are class names or whole numbers, not {kind}.")
-    return Gold(ids, class_numbers(table["label"].to_pylist(), labels.classes))
+    # A number in a file is a name first, as it is in a CSV: classes may be called 2, 1 and 0.
+    return Gold(ids, class_numbers(table["label"].cast(pa.string()).to_pylist(), labels.classes))
 
 
 def class_numbers(y: Any, classes: Sequence[str]) -> Int[np.ndarray, " n"]:
@@ -94,7 +95,8 @@ def _read_table(path: Path) -> Any:
         converting = pa_csv.ConvertOptions(
             column_types={"id": pa.string(), "label": pa.string()}, strings_can_be_null=False
         )
-        return pa_csv.read_csv(path, convert_options=converting)
+        parsing = pa_csv.ParseOptions(newlines_in_values=True)
+        return pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
     except (OSError, pa.ArrowException) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"{path} cannot be read as a table: {reason}.") from error
