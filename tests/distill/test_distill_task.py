@@ -84,7 +84,7 @@ def test_given_v_and_s_stay_as_they_are() -> None:
 
 def test_gold_rows_without_teacher_labels_are_never_in_v() -> None:
     few = labels_of().take([*IDS[:40], *IDS[POOL]])
-    task = gathered(SPLIT_OFF, labels=few)
+    task = gathered("20 of 60 gold ids have no teacher label", SPLIT_OFF, labels=few)
     assert {str(i) for i in task.ids[task.split.val]} <= set(IDS[:40])
     assert sum(task.sizes.values()) == 100
 

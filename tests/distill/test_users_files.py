@@ -1,0 +1,181 @@
+"""Files as users have them: what they name is matched by name, and nothing is guessed."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from noisyteacher.data.decode import decode_image
+from noisyteacher.distill import DistillSettings, FileOptions, gather, read_examples, run_distill
+from noisyteacher.distill.matching import with_classes
+from noisyteacher.distill.task import Task
+from noisyteacher.distill.teachers import FunctionTeacher
+from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.noise.audit import read_gold
+
+
+def write(path: Path, *lines: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes("\n".join(lines).encode(encoding))
+    return path
+
+
+def table_task(folder: Path, pool_columns: str) -> Task:
+    """40 gold rows and 60 of the pool, whose feature "a" tells the class."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 100)
+    values = {"id": np.arange(100), "a": y + rng.normal(0, 0.1, 100), "b": rng.normal(size=100)}
+    for name, part, columns in (
+        ("gold", slice(0, 40), "id,a,b,label"),
+        ("pool", slice(40, None), pool_columns),
+    ):
+        values["label"] = np.array(["no", "yes"])[y]
+        names = columns.split(",")
+        lines = [",".join(str(values[n][part][i]) for n in names) for i in range(len(y[part]))]
+        write(folder / f"{name}.csv", columns, *lines)
+    probs = np.where(y[:, None] == [0, 1], 0.8, 0.2)
+    labels = TeacherLabels.from_probs(np.arange(100), probs, ["no", "yes"])
+    with pytest.warns(NoisyTeacherWarning, match="split off"):
+        return gather(gold=folder / "gold.csv", pool=folder / "pool.csv", labels=labels)
+
+
+def test_columns_of_tables_are_matched_by_name(tmp_path: Path) -> None:
+    usual, swapped = (table_task(tmp_path, columns) for columns in ("id,a,b", "id,b,a"))
+    np.testing.assert_array_equal(usual.inputs, swapped.inputs)
+    assert swapped.features == ("a", "b")
+    write(tmp_path / "pool.csv", "id,a,c", "99,1,1")
+    with pytest.raises(InputError, match="lacks 'b' and has 'c' besides, unlike the gold set"):
+        gather(gold=tmp_path / "gold.csv", pool=tmp_path / "pool.csv", labels=usual.labels)
+
+
+def test_a_student_of_tables_reads_columns_by_name(tmp_path: Path) -> None:
+    from noisyteacher.distill.bulk import label_files
+    from noisyteacher.distill.teachers import open_teacher
+
+    task = table_task(tmp_path, "id,a,b")
+    settings = DistillSettings(quick=True, epochs=1, student="linear")
+    run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
+    teacher = open_teacher(str(tmp_path / "run" / "student"), device="cpu")  # type: ignore[arg-type]
+    write(tmp_path / "one.csv", "id,a,b", "0,0.9,-2", "1,0.1,3")
+    write(tmp_path / "two.csv", "id,b,a", "0,-2,0.9", "1,3,0.1")
+    said = [
+        label_files(teacher, [read_examples(tmp_path / f"{name}.csv", labelled=False)], out)
+        for name, out in (("one", tmp_path / "l1"), ("two", tmp_path / "l2"))
+    ]
+    np.testing.assert_array_equal(said[0].probs, said[1].probs)
+
+
+def test_ids_and_classes_of_a_csv_stay_as_written(tmp_path: Path) -> None:
+    padded = read_examples(write(tmp_path / "a.csv", "id,text,label", "007,x,01", "7,y,true"))
+    assert padded.ids.tolist() == ["007", "7"]
+    assert padded.classes == ("01", "true")
+    whole = read_examples(write(tmp_path / "b.csv", "id,text,label", "12,x,0", "7,y,"))
+    assert whole.ids.tolist() == [12, 7]
+    assert whole.y.tolist() == [0, -1]
+    named = FileOptions(id_column="key", label_column="kind")
+    other = write(tmp_path / "c.csv", "key,text,kind,label", "08,x,1,z", "09,y,2,z")
+    assert read_examples(other, named).ids.tolist() == ["08", "09"]
+    with pytest.raises(InputError, match="1 empty values"):
+        read_examples(write(tmp_path / "d.csv", "id,text,label", ",x,0", "7,y,1"))
+
+
+def test_labels_are_names_before_they_are_places(tmp_path: Path) -> None:
+    path = tmp_path / "gold.parquet"
+
+    def numbers(labels: list[object], classes: tuple[str, ...]) -> list[int]:
+        rows = len(labels)
+        table = {"id": list(range(rows)), "text": ["x"] * rows, "label": labels}
+        pq.write_table(pa.table(table), path)
+        return with_classes(read_examples(path), classes).y.tolist()
+
+    assert numbers([True, False], ("true", "false")) == [0, 1]
+    assert numbers([True, False], ("False", "True")) == [1, 0]
+    assert numbers([True, False], ("1", "0")) == [0, 1]
+    assert numbers([0, 2], ("2", "1", "0")) == [2, 0]
+    assert numbers(["0", "2"], ("cat", "dog", "owl")) == [0, 2]
+    with pytest.warns(NoisyTeacherWarning, match="1 is taken for 'dog', counted from 0"):
+        assert numbers([1, 2], ("cat", "dog", "owl")) == [1, 2]
+    with (
+        pytest.raises(InputError, match="labels '3', which are not among"),
+        pytest.warns(NoisyTeacherWarning, match="none is 0"),
+    ):
+        numbers([1, 3], ("cat", "dog", "owl"))
+    with pytest.raises(InputError, match="'01'"):
+        numbers(["01", "02"], ("cat", "dog", "owl"))
+
+
+def test_gold_of_an_audit_means_the_same_in_both_formats(tmp_path: Path) -> None:
+    labels = TeacherLabels.from_probs([1, 2], [[0.5, 0.3, 0.2]] * 2, ["2", "1", "0"])
+    table = pa.table({"id": [1, 2], "label": [2, 0]})
+    pq.write_table(table, tmp_path / "gold.parquet")
+    write(tmp_path / "gold.csv", "id,label", "1,2", "2,0")
+    for name in ("gold.csv", "gold.parquet"):
+        found = read_gold(tmp_path / name, labels)
+        assert found.y is not None
+        assert found.y.tolist() == [0, 2]
+
+
+def test_gold_of_an_audit_may_have_long_texts_with_new_lines(tmp_path: Path) -> None:
+    labels = TeacherLabels.from_probs(np.arange(3000), np.full((3000, 2), 0.5), ["a", "b"])
+    text = "many words\n" * 60
+    rows = [f'{i},"{text}",a' for i in range(3000)]
+    found = read_gold(write(tmp_path / "gold.csv", "id,text,label", *rows), labels)
+    assert len(found.ids) == 3000
+
+
+def test_a_key_that_the_first_line_lacks_is_still_read(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "gold.jsonl",
+        '{"id": 0, "b": 1, "label": "x"}',
+        '{"id": 1, "a": 2, "b": 1, "label": "y"}',
+    )
+    with pytest.raises(InputError, match="feature 'a' has 1 missing values"):
+        read_examples(path)
+
+
+def test_a_file_that_is_not_utf8_is_one_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path / "gold.csv", "id,text,label", "0,café,x", encoding="latin-1")
+    with pytest.raises(InputError, match="'text' is not UTF-8"):
+        read_examples(path)
+
+
+def test_images_beside_folders_of_images_are_not_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    for place in (tmp_path / "a.png", tmp_path / "more" / "b.png"):
+        Image.new("RGB", (4, 4)).save(place)
+    for labelled in (True, False):
+        with pytest.raises(InputError, match="1 images beside folders of images"):
+            read_examples(tmp_path, labelled=labelled)
+
+
+def test_greys_of_16_bits_are_scaled(tmp_path: Path) -> None:
+    ramp = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(ramp).save(tmp_path / "grey.png")
+    shown = decode_image("grey", (tmp_path / "grey.png").read_bytes(), 16, 16)
+    np.testing.assert_array_equal(shown[..., 0], ramp >> 8)
+
+
+def test_a_run_with_flips_is_not_continued_without(tmp_path: Path) -> None:
+    task = table_task(tmp_path, "id,a,b")
+    run_distill(task, DistillSettings(quick=True, epochs=1), tmp_path / "run", quiet=True)
+    recipe = (tmp_path / "run" / "recipe.json").read_text()
+    (tmp_path / "run" / "recipe.json").write_text(re.sub('"flip": true', '"flip": false', recipe))
+    with pytest.raises(InputError, match="another flip"):
+        run_distill(task, DistillSettings(quick=True, epochs=1), tmp_path / "run", quiet=True)
+
+
+def test_an_edited_function_is_another_teacher(tmp_path: Path) -> None:
+    def fingerprint(name: str, body: str) -> str:
+        module = write(tmp_path / f"{name}.py", "def logits(ids, inputs):", f"    return {body}")
+        function = runpy.run_path(str(module))["logits"]
+        return FunctionTeacher(function, "mine:logits", None).fingerprint()
+
+    assert fingerprint("mine", "1") == fingerprint("mine", "1")
+    assert fingerprint("mine", "1") != fingerprint("mine", "2")
