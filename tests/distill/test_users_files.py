@@ -142,7 +142,7 @@ def test_a_key_that_the_first_line_lacks_is_still_read(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_utf8_is_one_sentence(tmp_path: Path) -> None:
     path = write(tmp_path / "gold.csv", "id,text,label", "0,café,x", encoding="latin-1")
-    with pytest.raises(InputError, match="'text' is not UTF-8"):
+    with pytest.raises(InputError, match="is not UTF-8"):
         read_examples(path)
 
 
@@ -179,3 +179,45 @@ def test_an_edited_function_is_another_teacher(tmp_path: Path) -> None:
 
     assert fingerprint("mine", "1") == fingerprint("mine", "1")
     assert fingerprint("mine", "1") != fingerprint("mine", "2")
+
+
+def test_numbers_mean_what_the_teacher_calls_its_classes(tmp_path: Path) -> None:
+    def numbers(classes: tuple[str, ...], *labels: str) -> list[int]:
+        lines = [f"{i},x,{label}" for i, label in enumerate(labels)]
+        path = write(tmp_path / "gold.csv", "id,text,label", *lines)
+        return with_classes(read_examples(path), classes).y.tolist()
+
+    assert numbers(("true", "false"), "1", "0") == [0, 1]
+    assert numbers(("0", "1"), "1", "-1", "0") == [1, -1, 0]
+    assert numbers(("-1", "1"), "1", "-1") == [1, 0]
+    for classes in (("1.0", "0.0"), ("10", "20")):
+        with pytest.raises(InputError, match="not among the teacher's classes"):
+            numbers(classes, "0", "1")
+
+
+def test_only_whole_numbers_are_ids_of_a_store_with_numbers(tmp_path: Path) -> None:
+    labels = TeacherLabels.from_probs(np.arange(100), np.full((100, 2), 0.5), ["a", "b"])
+    gold = write(
+        tmp_path / "gold.csv", "id,text,label", *(f"{i},x{i},{'ab'[i % 2]}" for i in range(40))
+    )
+    for key in ("4_0", "040", "99999999999999999999"):
+        pool = write(tmp_path / "pool.csv", "id,text", f"{key},y", "41,z")
+        with pytest.raises(InputError, match="ids of pool are text"):
+            gather(gold=gold, pool=pool, labels=labels)
+
+
+def test_texts_of_a_csv_stay_as_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "pool.csv", "id,text", "1,007", "2,1e3", "3,NA")
+    assert read_examples(path, labelled=False).inputs == ["007", "1e3", "NA"]
+
+
+def test_a_folder_of_parquet_files_keeps_its_columns_names(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "b": [2.0], "a": [3.0]}), tmp_path / "part-0.parquet")
+    assert read_examples(tmp_path, labelled=False).features == ("b", "a")
+    with pytest.raises(InputError, match="is a folder"):
+        read_examples(tmp_path, FileOptions(text_column="a"), labelled=False)
+
+
+def test_repeated_columns_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="several columns 'a'"):
+        read_examples(write(tmp_path / "x.csv", "id,a,a,label", "1,2,3,b"))

@@ -138,3 +138,14 @@ def test_one_stored_probability_is_not_enough():
     noise = TeacherNoise().fit(val, y)
     with pytest.raises(InputError, match="at least 2"):
         noise.predict(store(val, 1))
+
+
+def test_curves_per_class_belong_to_the_classes_they_were_fitted_on() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    probs = rng.dirichlet([1, 1], 300)
+    noise = TeacherNoise(per_class=True).fit(
+        TeacherLabels.from_probs(np.arange(300), probs, ["a", "b"]), y
+    )
+    with pytest.raises(InputError, match="another order: 'a', 'b', not 'b', 'a'"):
+        noise.predict(TeacherLabels.from_probs(np.arange(300), probs[:, ::-1], ["b", "a"]))

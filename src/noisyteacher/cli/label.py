@@ -64,6 +64,12 @@ def label(
     ] = 256,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            help="A column of true labels, which the model must not see (default: label)."
+        ),
+    ] = None,
     image_size: ImageSize = None,
     device: Device = None,
     seed: Annotated[int, typer.Option(help="Seed of the random crops.")] = 0,
@@ -92,7 +98,7 @@ def label(
         view_passes=view_passes,
         max_length=max_length,
     )
-    options = FileOptions(id_column, text_column, None, image_size)
+    options = FileOptions(id_column, text_column, label_column, image_size)
     parts = [read_examples(source, options, labelled=False) for source in sources]
     began = time.monotonic()
     with _progress(json) as on_progress:

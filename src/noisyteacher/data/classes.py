@@ -7,8 +7,6 @@ import pyarrow as pa
 
 from noisyteacher.errors import InputError, first_few
 
-# How a number is written in text: without a sign and without leading zeros.
-WHOLE_NUMBER = r"^(0|[1-9][0-9]{0,17})$"
 BOOLEANS = ("false", "true")
 
 

@@ -57,9 +57,12 @@ def ids_from(table: pa.Table, column: str | None, part: str) -> np.ndarray:
     values = table[column]
     if values.null_count:
         raise InputError(f"The id column {column!r} has {values.null_count} empty values.")
-    if pa.types.is_integer(values.type):
-        return np.asarray(values.cast(pa.int64()).to_numpy(), np.int64)
-    return np.array(values.cast(pa.string()).to_pylist(), np.str_)
+    try:
+        if pa.types.is_integer(values.type):
+            return np.asarray(values.cast(pa.int64()).to_numpy(), np.int64)
+        return np.array(values.cast(pa.string()).to_pylist(), np.str_)
+    except pa.ArrowException as error:
+        raise InputError(f"The id column {column!r} cannot be read: {error}") from error
 
 
 def labels_from(
@@ -102,7 +105,10 @@ def source_from_tables(
     else:
         _check_columns(test, [text] if text else features, where)
         test_part = Part(ids_from(test, key, "test"), test_y, inputs_of(test))
-    return Source("text" if text else "table", classes, train_part, test_part)
+    if text:
+        return Source("text", classes, train_part, test_part)
+    names_of = feature_names(train, features)
+    return Source("table", classes, train_part, test_part, features=names_of)
 
 
 def texts_from(table: pa.Table, column: str) -> list[str]:
@@ -110,7 +116,10 @@ def texts_from(table: pa.Table, column: str) -> list[str]:
     values = table[column]
     if values.null_count:
         raise InputError(f"The column {column!r} has {values.null_count} empty texts.")
-    return list(values.cast(pa.string()).to_pylist())
+    try:
+        return list(values.cast(pa.string()).to_pylist())
+    except pa.ArrowException as error:
+        raise InputError(f"The column {column!r} holds no texts: {error}") from error
 
 
 def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.ndarray:

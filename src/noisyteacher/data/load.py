@@ -120,4 +120,5 @@ def _dataset(name: str, source: Source) -> Dataset:
         classes=source.classes,
         mean=mean,
         std=std,
+        features=source.features,
     )

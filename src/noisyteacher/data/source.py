@@ -54,6 +54,7 @@ class Source:
     train: Part
     test: Part
     image_size: int | None = None
+    features: tuple[str, ...] = ()  # a table's columns
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,16 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from noisyteacher.data import Dataset, load_dataset
 from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
-from noisyteacher.data.classes import WHOLE_NUMBER
 from noisyteacher.data.columns import (
     ID_COLUMNS,
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     TEXT_COLUMNS,
-    feature_names,
     first_present,
     id_column,
     source_from_tables,
@@ -36,6 +33,7 @@ from noisyteacher.data.readers.folders import IMAGE_SUFFIXES, class_files, image
 from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
 from noisyteacher.errors import InputError, first_few
 from noisyteacher.labels.importers.lines import line_blocks
+from noisyteacher.labels.text_ids import with_whole_ids
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
@@ -80,6 +78,10 @@ def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
         return options.label_column or "auto"
     shards = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
     if shards and shards[0].suffix == ".parquet":
+        if options.label_column is not None:
+            return first_present(
+                (options.label_column,), _open_parquet(shards[0]).schema_arrow.names
+            )
         return first_present(LABEL_COLUMNS, _open_parquet(shards[0]).schema_arrow.names)
     return "auto"
 
@@ -102,10 +104,7 @@ def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     assert not isinstance(part.inputs, EncodedImages)
     ids = _row_names(place, len(part.y)) if key is None else part.ids
     made = _dataset(place.stem, source.kind, ids, part.inputs, part.y, source.classes)
-    if source.kind != "table":
-        return made
-    features = [name for name in table.column_names if name not in (label, key)]
-    return replace(made, features=feature_names(table, features))
+    return replace(made, features=source.features)
 
 
 def _label_column(table: pa.Table, options: FileOptions, labelled: bool, where: str) -> str | None:
@@ -148,7 +147,7 @@ def _checked_text(table: pa.Table, key: str | None, label: str | None, where: st
 def read_table(path: Path, options: FileOptions) -> pa.Table:
     """A CSV, TSV, JSONL or Parquet file as an Arrow table."""
     try:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             return pq.read_table(path)
         if path.suffix.lower() in (".jsonl", ".ndjson"):
             rows = _json_lines(path)
@@ -156,9 +155,11 @@ def read_table(path: Path, options: FileOptions) -> pa.Table:
             names = dict.fromkeys(name for row in rows for name in row)
             return pa.table({name: [row.get(name) for row in rows] for name in names})
         return _read_csv(path, options)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, OverflowError, UnicodeDecodeError, pa.ArrowException) as error:
         if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path} is empty.") from error
+        if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+            raise InputError(f"{path} is not UTF-8; save the file as UTF-8.") from error
         raise InputError(f"{path} cannot be read as a table: {error}") from error
 
 
@@ -167,28 +168,20 @@ def _read_csv(path: Path, options: FileOptions) -> pa.Table:
         delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True
     )
     names = pa_csv.open_csv(path, parse_options=parsing).schema.names
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path} has several columns {first_few(repeated)}.")
     key = options.id_column or first_present(ID_COLUMNS, names)
     label = options.label_column or first_present(LABEL_COLUMNS, names)
-    # As text: an id 007 is not 7, and the classes true and 01 are names.
-    texts = {name: pa.string() for name in (key, label) if name is not None}
+    text = options.text_column or first_present(TEXT_COLUMNS, names)
+    # As text: an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a text.
+    texts = {name: pa.string() for name in (key, label, text) if name is not None}
     converting = pa_csv.ConvertOptions(column_types=texts)
     table = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
     for name in table.column_names:
         if pa.types.is_binary(table[name].type):
             raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
-    if key in texts and key in table.column_names:
-        table = _with_whole_ids(table, key)
-    return table
-
-
-def _with_whole_ids(table: pa.Table, key: str) -> pa.Table:
-    """Ids as numbers where each is written as numbers are, without a leading zero."""
-    ids = table[key]
-    if empty := pc.sum(pc.equal(ids, "")).as_py():
-        raise InputError(f"The id column {key!r} has {empty} empty values.")
-    if not pc.all(pc.match_substring_regex(ids, WHOLE_NUMBER)).as_py():
-        return table
-    return table.set_column(table.column_names.index(key), key, ids.cast(pa.int64()))
+    return table if key is None else with_whole_ids(table, key)
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
@@ -210,7 +203,7 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _holds_images(path: Path) -> bool:
-    if path.suffix != ".parquet":
+    if path.suffix.lower() != ".parquet":
         return False
     return first_present(IMAGE_COLUMNS, _open_parquet(path).schema_arrow.names) is not None
 
@@ -223,6 +216,8 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def _from_folder(place: Path, options: FileOptions, labelled: bool) -> Dataset:
+    if options.text_column is not None:
+        raise InputError(f"{place} is a folder; --text-column belongs to a file: name that.")
     files = sorted(
         Path(entry.path)
         for entry in os.scandir(place)
@@ -272,7 +267,8 @@ def _whole(found: Dataset, place: Path, labelled: bool) -> Dataset:
     if len(ids) and str(ids[0]) == "train/0" and str(ids[-1]) == f"train/{len(ids) - 1}":
         ids = _row_names(place, len(ids))
     y = found.y if labelled else np.full(len(ids), -1, np.int64)
-    return _dataset(place.stem, found.kind, ids, found.inputs, y, found.classes)
+    made = _dataset(place.stem, found.kind, ids, found.inputs, y, found.classes)
+    return replace(made, features=found.features)
 
 
 def _row_names(place: Path, count: int) -> np.ndarray:

@@ -11,9 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from noisyteacher.data import Dataset
-from noisyteacher.data.classes import BOOLEANS, WHOLE_NUMBER
+from noisyteacher.data.classes import BOOLEANS
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.text_ids import WHOLE_NUMBER
+
+UNKNOWN = "-1"  # a label that is not known, as numbers have it
 
 
 def warn(text: str) -> None:
@@ -30,6 +33,10 @@ def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
     if examples.classes == classes:
         return examples
     used = [examples.classes[c] for c in np.unique(examples.y[examples.y >= 0])]
+    if UNKNOWN in used and UNKNOWN not in classes:
+        # A file of text cannot say otherwise that it does not know.
+        y = np.where(examples.y == examples.classes.index(UNKNOWN), -1, examples.y)
+        return with_classes(replace(examples, y=y), classes)
     place = _places(examples, used, classes)
     unknown = [name for name in used if name not in place]
     if unknown:
@@ -50,7 +57,11 @@ def _places(examples: Dataset, used: list[str], classes: tuple[str, ...]) -> dic
         if {"0", "1"} <= by_name.keys():
             return {"false": by_name["0"], "true": by_name["1"]}
         return {name.casefold(): i for name, i in by_name.items()}
-    if not all(re.match(WHOLE_NUMBER, name) for name in used):
+    folded = {name.casefold(): i for name, i in by_name.items()}
+    if set(folded) == set(BOOLEANS) and set(used) <= {"0", "1"}:
+        return {"0": folded["false"], "1": folded["true"]}
+    numbers = any(re.match(r"^[-+]?[0-9.]+$", name) for name in classes)
+    if numbers or not all(re.match(WHOLE_NUMBER, name) for name in used):
         return by_name
     if used and "0" not in used and int(used[0]) < len(classes):
         warn(
@@ -101,13 +112,12 @@ def with_ids_like(examples: Dataset, ids: np.ndarray) -> Dataset:
         return examples
     if ids.dtype.kind == "U":
         return replace(examples, ids=examples.ids.astype(np.str_))
-    try:
-        return replace(examples, ids=examples.ids.astype(np.int64))
-    except ValueError:
+    if not all(re.match(WHOLE_NUMBER, key) for key in examples.ids.tolist()):
         raise InputError(
             f"The ids of {examples.name} are text ({first_few(examples.ids.tolist(), 2)}), those "
             f"of the teacher's labels are numbers ({first_few(ids.tolist(), 2)})."
-        ) from None
+        )
+    return replace(examples, ids=examples.ids.astype(np.int64))
 
 
 def labelled_by(examples: Dataset, labels: TeacherLabels) -> np.ndarray:

@@ -253,7 +253,7 @@ def _next_generation(
         labels,
         run.config,
         seed=run.settings.seed + generation,
-        name=f"teacher-of-generation-{generation}",
+        name=f"teacher-of-generation-{generation}-{Candidate(method).file_name}",
         out=run.folder,
         device=run.device,
         minutes=run.minutes_left,
@@ -287,6 +287,8 @@ def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
     done.student.about = done.about(hardware(run.device))
     if run.folder is not None:
         save_student(run.folder / "student", done.student, write_card(done), overwrite=True)
+        # A student kept by an earlier call may have left one.
+        (run.folder / "noise.json").unlink(missing_ok=True)
         if done.noise is not None:
             done.noise.save(run.folder / "noise.json")
     return done

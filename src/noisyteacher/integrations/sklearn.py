@@ -156,8 +156,12 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         """(n,) int64 positions in ``classes_``, which it sets."""
         check_classification_targets(y)
         found = np.unique(y)
-        self.classes_ = found if self.classes is None else np.asarray(self.classes)
-        if len(np.unique(self.classes_)) != len(self.classes_):
+        named = found if self.classes is None else np.asarray(self.classes)
+        if named.ndim != 1:
+            raise InputError(f"classes must be a list of classes, not {self.classes!r}.")
+        # Sorted, as scorers and ensembles of scikit-learn expect; the teacher's columns follow.
+        self.classes_, self._teacher_columns = np.unique(named, return_index=True)
+        if len(self.classes_) != len(named):
             raise InputError(f"classes must differ from one another, not {self.classes!r}.")
         if len(self.classes_) < 2:
             raise InputError(
@@ -168,8 +172,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             raise InputError(
                 f"y has classes that are not in classes: {first_few(strange.tolist())}."
             )
-        order = np.argsort(self.classes_)
-        return np.asarray(order[np.searchsorted(self.classes_, y, sorter=order)], np.int64)
+        return np.asarray(np.searchsorted(self.classes_, y), np.int64)
 
     def _checked_pool(self, pool: Any, X: Any) -> Any:
         """The pool, as wide as X and dense or sparse like X."""
@@ -205,7 +208,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
                 f"not {np.shape(probs)}."
             )
         unknown = "allow-nan" if name == "teacher_probs_gold" else True
-        return np.asarray(check_array(probs, ensure_all_finite=unknown, input_name=name))
+        checked = check_array(probs, ensure_all_finite=unknown, input_name=name)
+        return np.asarray(checked)[:, self._teacher_columns]
 
     def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
         """Train the student on all rows (n + m, d)."""
@@ -229,10 +233,11 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     def _config(self, rows: int) -> TrainConfig:
         if self.steps < 1:
             raise InputError(f"steps must be at least 1, not {self.steps}.")
-        epochs = min(EPOCHS, self.steps)
+        # A divisor, so that there are exactly so many steps.
+        epochs = max(n for n in range(1, EPOCHS + 1) if self.steps % n == 0)
         return TrainConfig(
             epochs=epochs,
-            steps_per_epoch=-(-self.steps // epochs),
+            steps_per_epoch=self.steps // epochs,
             batch_size=min(self.batch_size, rows),
             optimizer=Adam(self.learning_rate, self.weight_decay),
             schedule=Cosine(),

@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array
 from noisyteacher.noise.confidence import check_metric, covariates_by_size
 from noisyteacher.noise.curves import Curves, fit_curves
@@ -97,7 +98,8 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         for label in np.flatnonzero(counts >= MIN_CLASS_ROWS) if self.per_class else ():
             own = predicted == label
             by_class[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
-        return self._learned(rows.num_classes, k, pooled, by_class)
+        named = _names(labels_or_probs)
+        return self._learned(rows.num_classes, k, pooled, by_class, named)
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
         """Say how far each label of a pool can be trusted.
@@ -113,6 +115,12 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             raise InputError(
                 f"The noise model was fitted on {self.num_classes_} classes, "
                 f"but these labels have {rows.num_classes}."
+            )
+        named = _names(labels_or_probs)
+        if self.by_class_ and named and self._classes and named != self._classes:
+            raise InputError(
+                "The noise model has a curve per class of a teacher with other classes, or in "
+                f"another order: {first_few(self._classes, 5)}, not {first_few(named, 5)}."
             )
         if self.k_ is not None:
             _check_served(self.k_, rows)
@@ -149,12 +157,18 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         )
 
     def _learned(
-        self, num_classes: int, k: int | None, pooled: Curves, by_class: dict[int, Curves]
+        self,
+        num_classes: int,
+        k: int | None,
+        pooled: Curves,
+        by_class: dict[int, Curves],
+        classes: tuple[str, ...] | None = None,  # names, which are not saved
     ) -> TeacherNoise:
         # All at once: a fit that fails leaves what was learned before.
         self.num_classes_, self.k_ = num_classes, k
         self.alpha_curve_, self.cuts_, self.n_val_ = pooled.alpha_curve, pooled.cuts, pooled.n
         self.by_class_ = by_class
+        self._classes = classes
         return self
 
     def _fit_k(self, rows: TeacherRows, rank: Int[np.ndarray, " n"]) -> int | None:
@@ -255,3 +269,8 @@ def _check_served(k: int, rows: TeacherRows) -> None:
             f"These labels store {rows.stored} of {rows.num_classes} probabilities per row, "
             f"so they cannot serve k = {k}."
         )
+
+
+def _names(labels_or_probs: LabelsOrProbs) -> tuple[str, ...] | None:
+    """The classes' names, where there are any."""
+    return labels_or_probs.classes if isinstance(labels_or_probs, TeacherLabels) else None

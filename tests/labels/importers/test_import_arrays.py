@@ -122,3 +122,13 @@ def test_wrong_ids(tmp_path: Path) -> None:
     np.save(tmp_path / "probs.npy", PROBS)
     with pytest.raises(InputError, match=r"probs.npy: ids must be unique; repeated: 'a'"):
         import_array(tmp_path / "probs.npy", ids=np.array(["a", "a"]))
+
+
+def test_classes_of_an_npz_are_put_in_order_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "teacher.npz"
+    np.savez(path, probs=[[0.9, 0.1]], ids=[1], classes=np.array([b"dog", b"cat"]))
+    assert import_array(path).classes == ("dog", "cat")
+    labels = import_array(path, classes=["cat", "dog"])
+    np.testing.assert_allclose(labels.probs, [[0.1, 0.9]], atol=1e-3)
+    with pytest.raises(InputError, match="has the classes 'dog', 'cat', not 'cat', 'owl'"):
+        import_array(path, classes=["cat", "owl"])

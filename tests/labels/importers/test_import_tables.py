@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels.importers import (
     ImportSettings,
     import_table,
@@ -187,3 +187,24 @@ def test_wrong_class_lists(tmp_path: Path) -> None:
         parse_classes("cat,cat")
     with pytest.raises(InputError, match=r"none.json cannot be read: No such file"):
         parse_classes(str(tmp_path / "none.json"))
+
+
+def test_ids_of_a_csv_are_numbers_only_where_they_are_written_so(tmp_path: Path) -> None:
+    path = tmp_path / "teacher.csv"
+    for ids, kept in (
+        (("7", "12"), [7, 12]),
+        (("007", "12"), ["007", "12"]),
+        (("12345678901234567890", "1.10"), ["12345678901234567890", "1.10"]),
+    ):
+        path.write_text("id,a,b\n" + "\n".join(f"{key},0.5,0.5" for key in ids))
+        assert import_table([path]).ids.tolist() == kept
+
+
+def test_columns_of_whole_numbers_are_not_dropped_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "teacher.csv"
+    path.write_text("id,a,b,c\n1,0.4,0.6,0\n2,0.7,0.3,0\n")
+    with pytest.warns(NoisyTeacherWarning, match="'c' hold other numbers"):
+        assert import_table([path]).classes == ("a", "b")
+    path.write_text("id,a,b,c\n1,0.4,1.2,2\n2,0.7,-0.3,-1\n")
+    with pytest.raises(InputError, match="name the classes"):
+        import_table([path], settings=ImportSettings(logits=True))

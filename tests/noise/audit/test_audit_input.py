@@ -166,3 +166,9 @@ def test_a_parquet_table_of_the_wrong_kind(labels, tmp_path):
         read_gold(path, labels)
     with pytest.raises(InputError, match="cannot be read"):
         read_gold(tmp_path / "absent.csv", labels)
+
+
+def test_numbers_for_classes_that_are_called_by_other_numbers_are_refused() -> None:
+    labels = TeacherLabels.from_probs([1, 2], [[0.5, 0.3, 0.2]] * 2, ["2", "1", "0"])
+    with pytest.raises(InputError, match="give y as class names"):
+        audit(labels, np.array([2, 0]))

@@ -27,7 +27,10 @@ def import_array(
     classes: Sequence[str] | None = None,
     settings: ImportSettings | None = None,
 ) -> TeacherLabels:
-    """Read a ``.npy`` or ``.npz`` file; ``ids`` and ``classes`` come before those inside it."""
+    """Read a ``.npy`` or ``.npz`` file; ``ids`` come before those inside it.
+
+    ``classes`` name the columns, or put those that the file names itself into another order.
+    """
     settings = settings or ImportSettings()
     arrays = _load(path)
     key = _values_key(arrays, path, settings.logits)
@@ -42,9 +45,28 @@ def import_array(
         raise InputError(f"{path} must hold an array (rows, classes), got shape {values.shape}.")
     if len(ids) != len(values):
         raise InputError(f"{len(ids)} ids were given for the {len(values)} rows of {path}.")
-    if classes is None and "classes" in arrays:
-        classes = [str(name) for name in arrays["classes"].tolist()]
+    if "classes" in arrays:
+        values, classes = _in_order(values, _names(arrays["classes"]), classes, path)
     return settings.make(ids, values, classes, where=str(path))
+
+
+def _names(classes: npt.NDArray[Any]) -> list[str]:
+    return [c.decode() if isinstance(c, bytes) else str(c) for c in classes.tolist()]
+
+
+def _in_order(
+    values: npt.NDArray[Any], inside: list[str], wanted: Sequence[str] | None, path: Path
+) -> tuple[npt.NDArray[Any], Sequence[str]]:
+    """The file's columns in the order of the classes asked for, by name; or under new names."""
+    if wanted is None or list(wanted) == inside:
+        return values, inside
+    if not set(wanted) & set(inside):
+        return values, wanted
+    if sorted(wanted) != sorted(inside) or values.shape[1] != len(inside):
+        raise InputError(
+            f"{path} has the classes {first_few(inside, 10)}, not {first_few(wanted, 10)}."
+        )
+    return values[:, [inside.index(name) for name in wanted]], wanted
 
 
 def _load(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -6,6 +6,7 @@ is written as JSON: ``"[0.1, 0.9]"``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels.ids import IdsLike
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.lines import name_files
 from noisyteacher.labels.importers.settings import ImportSettings
 from noisyteacher.labels.teacher_labels import TeacherLabels
+from noisyteacher.labels.text_ids import with_whole_ids
 
 
 def import_table(
@@ -41,8 +43,8 @@ def import_table(
     columns of floats are classes, and where there are none, a single column of lists is taken.
     ``ids`` come before the ids in ``id_column``.
     """
-    where = name_files(paths)
-    table = _read(paths)
+    where, settings = name_files(paths), settings or ImportSettings()
+    table = _read(paths, id_column)
     if not table.num_rows:
         raise InputError(f"{where} has no rows.")
     rest = [name for name in table.column_names if name != id_column]
@@ -52,27 +54,32 @@ def import_table(
         values = _lists(_column(table, list_column, where), list_column, where)
         names = None if classes is None else tuple(classes)
     else:
-        columns = _class_columns(table.select(rest), classes, where)
+        columns = _class_columns(table.select(rest), classes, where, logits=settings.logits)
         values = np.column_stack([_numbers(table[c], c, where) for c in columns.values()])
         names = tuple(columns)
     if ids is not None and len(ids) != table.num_rows:
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
     found = _ids(_column(table, id_column, where), id_column, where) if ids is None else ids
-    return (settings or ImportSettings()).make(found, values, names, where=where)
+    return settings.make(found, values, names, where=where)
 
 
-def _read(paths: Sequence[Path]) -> Any:
+def _read(paths: Sequence[Path], id_column: str) -> Any:
+    # As text: 007 is not 7, and 20 digits are no number.
+    converting = pa_csv.ConvertOptions(column_types={id_column: pa.string()})
     tables = []
     for path in paths:
         try:
-            if path.suffix == ".parquet":
+            if path.suffix.lower() == ".parquet":
                 tables.append(pq.ParquetFile(path).read())
             else:
+                tabs = path.suffix.lower() == ".tsv"
                 parsing = pa_csv.ParseOptions(
-                    delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True
+                    delimiter="\t" if tabs else ",", newlines_in_values=True
                 )
-                tables.append(pa_csv.read_csv(path, parse_options=parsing))
-        except (OSError, pa.ArrowException) as error:
+                read = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
+                tables.append(with_whole_ids(read, id_column))
+            tables[-1].column_names  # noqa: B018  names that are no UTF-8 are found now
+        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise InputError(f"{path} cannot be read as a table: {reason}.") from error
     try:
@@ -102,10 +109,23 @@ def _only_list_column(table: Any) -> str | None:
     return lists[0] if len(lists) == 1 else None
 
 
-def _class_columns(table: Any, classes: ClassAnswers | None, where: str) -> dict[str, str]:
+def _class_columns(
+    table: Any, classes: ClassAnswers | None, where: str, *, logits: bool
+) -> dict[str, str]:
     """Class name to the name of its column."""
     if classes is None:
         floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        others = [
+            field.name
+            for field in table.schema
+            if pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
+        ]
+        if others and floats:
+            told = f"{where}: the columns {first_few(others, 10)} hold other numbers than decimals"
+            if logits:
+                raise InputError(f"{told}; name the classes (--classes).")
+            text = f"{told} and are not taken for classes; name the classes to change that."
+            warnings.warn(text, NoisyTeacherWarning, stacklevel=3)
         if len(floats) < 2:
             columns = first_few(table.column_names, 10)
             raise InputError(

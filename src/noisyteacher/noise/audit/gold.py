@@ -46,7 +46,9 @@ def read_gold(
         return Gold(ids, None)
     _check_column(table, "label", where)
     kind = table["label"].type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (pa.types.is_integer(kind) or texts):
         raise InputError(f"{where}: labels are class names or whole numbers, not {kind}.")
     # A number in a file is a name first, as it is in a CSV: classes may be called 2, 1 and 0.
     return Gold(ids, class_numbers(table["label"].cast(pa.string()).to_pylist(), labels.classes))
@@ -63,6 +65,12 @@ def class_numbers(y: Any, classes: Sequence[str]) -> Int[np.ndarray, " n"]:
     if array.ndim != 1:
         raise InputError(f"y must have one true class per row, but its shape is {array.shape}.")
     if array.dtype.kind in "iu":
+        digits = [name for name in classes if name.isdigit()]
+        if digits and list(classes) != [str(i) for i in range(len(classes))]:
+            raise InputError(
+                f"y holds whole numbers, and classes are called {first_few(digits)}, which are not "
+                "their places; give y as class names."
+            )
         return array.astype(np.int64)
     if array.dtype.kind not in "UO" or not all(isinstance(name, str) for name in array.tolist()):
         if array.size == 0:
@@ -106,6 +114,8 @@ def _check_column(table: Any, name: str, where: Path) -> None:
     if name not in table.column_names:
         columns = first_few(table.column_names, 10)
         raise InputError(f"{where} has no column {name!r}; its columns are {columns}.")
+    if table.column_names.count(name) > 1:
+        raise InputError(f"{where} has several columns {name!r}.")
     if table[name].null_count:
         raise InputError(f"{where}: the column {name!r} has {table[name].null_count} empty values.")
 
