@@ -78,11 +78,8 @@ def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
         return options.label_column or "auto"
     shards = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
     if shards and shards[0].suffix == ".parquet":
-        if options.label_column is not None:
-            return first_present(
-                (options.label_column,), _open_parquet(shards[0]).schema_arrow.names
-            )
-        return first_present(LABEL_COLUMNS, _open_parquet(shards[0]).schema_arrow.names)
+        candidates = LABEL_COLUMNS if options.label_column is None else (options.label_column,)
+        return first_present(candidates, _open_parquet(shards[0]).schema_arrow.names)
     return "auto"
 
 

@@ -53,11 +53,11 @@ def _places(examples: Dataset, used: list[str], classes: tuple[str, ...]) -> dic
     by_name = {name: i for i, name in enumerate(classes)}
     if any(name in by_name for name in used):
         return by_name
+    folded = {name.casefold(): i for name, i in by_name.items()}
     if examples.classes == BOOLEANS:
         if {"0", "1"} <= by_name.keys():
             return {"false": by_name["0"], "true": by_name["1"]}
-        return {name.casefold(): i for name, i in by_name.items()}
-    folded = {name.casefold(): i for name, i in by_name.items()}
+        return folded
     if set(folded) == set(BOOLEANS) and set(used) <= {"0", "1"}:
         return {"0": folded["false"], "1": folded["true"]}
     numbers = any(re.match(r"^[-+]?[0-9.]+$", name) for name in classes)

@@ -208,3 +208,13 @@ def test_columns_of_whole_numbers_are_not_dropped_in_silence(tmp_path: Path) -> 
     path.write_text("id,a,b,c\n1,0.4,1.2,2\n2,0.7,-0.3,-1\n")
     with pytest.raises(InputError, match="name the classes"):
         import_table([path], settings=ImportSettings(logits=True))
+
+
+def test_ids_of_several_csv_files_are_all_numbers_or_all_text(tmp_path: Path) -> None:
+    paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    paths[0].write_text("id,a,b\n7,0.5,0.5\n")
+    paths[1].write_text("id,a,b\n007,0.5,0.5\n")
+    assert import_table(paths).ids.tolist() == ["7", "007"]
+    paths[1] = tmp_path / "two.parquet"
+    pq.write_table(pa.table({"id": [8], "a": [0.5], "b": [0.5]}), paths[1])
+    assert import_table(paths).ids.tolist() == [7, 8]

@@ -77,13 +77,19 @@ def _read(paths: Sequence[Path], id_column: str) -> Any:
                     delimiter="\t" if tabs else ",", newlines_in_values=True
                 )
                 read = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
-                tables.append(with_whole_ids(read, id_column))
+                tables.append(read)
             tables[-1].column_names  # noqa: B018  names that are no UTF-8 are found now
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
             reason = " ".join(str(error).split()).rstrip(".")
             raise InputError(f"{path} cannot be read as a table: {reason}.") from error
+    texts = [path.suffix.lower() != ".parquet" for path in paths]
+    if not all(texts):
+        # Beside files that know whether their ids are numbers, each file of text has to decide.
+        pairs = zip(tables, texts, strict=True)
+        tables = [with_whole_ids(table, id_column) if text else table for table, text in pairs]
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return with_whole_ids(table, id_column) if all(texts) else table
     except pa.ArrowException as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"the columns of the tables differ: {reason}.") from error
