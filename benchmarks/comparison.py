@@ -26,7 +26,7 @@ from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.recipes.cifar100 import cifar100
 from noisyteacher.models import ResNetCifar
 
-# The paper's comparison with hard labels, and our strongest rival of one view.
+# The paper's methods with hard labels (UPS has no hard form), and calibration around one of them.
 METHODS = (
     "Vanilla(hard=True);TaylorCE(hard=True);VID(hard=True);Weighted(hard=True);SLaM(hard=True);"
     "Calibrated(TaylorCE(hard=True))"

@@ -106,6 +106,15 @@ def test_all_students_of_a_size() -> None:
     assert "the teacher: 34.00 %" in table.title
 
 
+def test_rows_of_two_runs_name_both_teachers() -> None:
+    hard = row("Vanilla(hard=True)", teacher_accuracy=35.7)
+    gold = row("GoldOnly()", teacher_accuracy=30.0)  # learns from neither
+    found = lines([row(), gold, hard])
+    assert body(size_table("cifar100", None, found, "last"))["the teacher"][2] == "34.00, 35.70"
+    assert body(size_table("cifar100", "hard", found[1:], "last"))["the teacher"][2] == "35.70"
+    assert "the teacher: 34.00, 35.70 %" in detail_table("cifar100", found).title
+
+
 def test_a_logistic_regression_has_no_epochs_and_no_repeats() -> None:
     (line,) = lines([replace(row("GoldOnly()", gold_repeat=5), method="LogisticRegression()")])
     assert (line.name, line.length, line.passes) == ("LogisticRegression()", "", None)

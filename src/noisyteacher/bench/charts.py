@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from noisyteacher.bench.figures import bare_axes
+from noisyteacher.bench.paper import PaperFigure
 from noisyteacher.bench.results import named_method
-from noisyteacher.bench.tables import Line
+from noisyteacher.bench.tables import Line, teachers
 from noisyteacher.methods import (
     Fidelity,
     Method,
@@ -35,21 +36,21 @@ _TEACHERS_DIFFER = 1.0
 _ACCURACY = "test accuracy, last epoch (%)"
 
 
-def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
-    """Accuracy against the size of A; the paper's best test epochs hollow beside it."""
+def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | None:
+    """Accuracy against the size of A; the paper's best test epochs of that kind hollow beside."""
     kept = [x for x in found if not isinstance(named_method(x.method), Fidelity | Temperature)]
     groups = _by_name([x for x in kept if x.accuracy["last"] is not None])
     if not groups:
         return None
     if len({x.labeled for x in kept}) == 1:
-        return _draw_ranking(title, [group[0] for group in groups.values()])
+        return _draw_ranking(title, kind, [group[0] for group in groups.values()])
     figure = Figure(figsize=(7.5, 4.6 + 0.2 * len(groups)), layout="constrained")
     axes = figure.subplots()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
     hollow = False
     for (name, group), (colour, marker, dash) in zip(groups.items(), looks, strict=False):
         _draw_line(axes, group, colour, marker, dash, label=name)
-        printed = [(x.labeled, x.paper.accuracy) for x in group if x.paper is not None]
+        printed = [(x.labeled, told.accuracy) for x in group if (told := _paper(x, kind))]
         if printed:
             axes.plot(
                 *zip(*printed, strict=True),
@@ -67,7 +68,11 @@ def draw_sizes(title: str, found: Sequence[Line]) -> Figure | None:
     return figure
 
 
-def _draw_ranking(title: str, found: Sequence[Line]) -> Figure:
+def _paper(line: Line, kind: str | None) -> PaperFigure | None:
+    return None if kind is None else line.paper_in(kind)
+
+
+def _draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure:
     """With one size of A there is no line to draw: a row per method, the best on top."""
     ranked = sorted(found, key=lambda x: _mean(x, "last"))
     cells = [x.accuracy["last"] for x in ranked]
@@ -83,15 +88,14 @@ def _draw_ranking(title: str, found: Sequence[Line]) -> Figure:
         capsize=2,
         label="here, last epoch",
     )
-    printed = [(x.paper.accuracy, i) for i, x in enumerate(ranked) if x.paper is not None]
+    printed = [(told.accuracy, i) for i, x in enumerate(ranked) if (told := _paper(x, kind))]
     if printed:
         hollow: dict[str, Any] = {"marker": "s", "markerfacecolor": "white", "linestyle": "none"}
         label = "the paper, best test epoch"
         axes.plot(*zip(*printed, strict=True), color=COLOURS[1], label=label, **hollow)
-    teachers = [x.teacher_accuracy for x in ranked if x.teacher_accuracy is not None]
-    if teachers:
-        look: dict[str, Any] = {"color": COLOURS[-1], "linestyle": "--", "linewidth": 1}
-        axes.axvline(teachers[0], **look, label="the teacher")
+    look: dict[str, Any] = {"color": COLOURS[-1], "linestyle": "--", "linewidth": 1}
+    for i, accuracy in enumerate(teachers(ranked)):
+        axes.axvline(accuracy, **look, label="_" if i else "the teacher")
     axes.set(
         xlabel="test accuracy (%); in brackets: trials",
         ylim=(-0.6, len(ranked) - 0.4),

@@ -17,7 +17,7 @@ from noisyteacher.bench.paper import (
     paper_name,
 )
 from noisyteacher.bench.results import named_method
-from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or
+from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or, teachers
 
 _BELOW = "†"
 _BELOW_NOTE = "† below a student of gold labels only."
@@ -110,11 +110,13 @@ def _teacher_row(
     printed = _paper_row(dataset, kind, sizes, TEACHER) if kind else {}
     row = [Text("the teacher"), Text(), Text()]
     for size in sizes:
-        known = [x.teacher_accuracy for x in found if x.labeled == size]
-        measured = next((value for value in known if value is not None), None)
-        row += [Text("" if measured is None else f"{measured:.2f}")]
+        row += [Text(_told(teachers(x for x in found if x.labeled == size)))]
         row += [Text(blank_or(printed.get(size)))]
     return tuple(row)
+
+
+def _told(accuracies: Sequence[float]) -> str:
+    return ", ".join(f"{accuracy:.2f}" for accuracy in accuracies)
 
 
 def _paper_row(dataset: str, kind: str, sizes: Sequence[int], name: str) -> dict[int, PaperFigure]:
@@ -140,9 +142,8 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
         row += [Text(macro), Text(blank_or(line.paper))]
         rows.append(tuple(row))
-    accuracy = next((x.teacher_accuracy for x in found if x.teacher_accuracy is not None), None)
-    teacher = "" if accuracy is None else f"; the teacher: {accuracy:.2f} %"
-    title = f"{recipe}, {found[0].labeled} labels{teacher}"
+    told = _told(teachers(found))
+    title = f"{recipe}, {found[0].labeled} labels" + (f"; the teacher: {told} %" if told else "")
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", "paper")
     notes = (_BELOW_NOTE,) if any(_BELOW in c.text for row in rows for c in row) else ()
     header = ("method", "teacher labels", *numbers)

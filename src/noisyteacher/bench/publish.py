@@ -74,7 +74,7 @@ def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure
         told = f"{recipe}, {epochs} epochs" + (f", gold ×{repeat}" if repeat > 1 else "")
         length = f"{epochs}epochs" + (f"-gold{repeat}" if repeat > 1 else "")
         drawn = {
-            f"{kind or 'free'}-{length}": draw_sizes(f"{told}, {kind or 'no teacher'}", mine)
+            f"{kind or 'free'}-{length}": draw_sizes(f"{told}, {kind or 'no teacher'}", kind, mine)
             for kind, mine in by_kind(alike)
         }
         drawn |= {

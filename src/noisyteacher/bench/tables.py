@@ -138,6 +138,14 @@ def _line(group: list[Row]) -> Line:
     )
 
 
+def teachers(found: Iterable[Line]) -> list[float]:
+    """The accuracies of the teachers behind these lines; rows of several runs may have several."""
+    found = list(found)
+    taught = [line for line in found if line.distillation is not None] or found
+    known = [line.teacher_accuracy for line in taught if line.teacher_accuracy is not None]
+    return list(dict.fromkeys(round(accuracy, 2) for accuracy in known))
+
+
 HEADER = ("method", "passes", "labelled", "epochs", "n", *ACCURACIES.values())
 
 
