@@ -50,14 +50,16 @@ def versions() -> dict[str, str]:
 def commit() -> str | None:
     """The commit of the source tree this package runs from, "+" where files were changed.
 
-    A copy without git's own folder can be told by ``NOISYTEACHER_COMMIT``.
+    ``NOISYTEACHER_COMMIT`` tells it to a copy without git's own folder, or with another's.
     """
+    if told := os.environ.get("NOISYTEACHER_COMMIT"):
+        return told
     folder = Path(__file__).parent
     try:
         revision = _git("rev-parse", "--short=12", "HEAD", folder=folder)
         changed = _git("status", "--porcelain", "--untracked-files=no", folder=folder)
-    except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("NOISYTEACHER_COMMIT")
+    except (OSError, subprocess.SubprocessError):
+        return None
     return revision + ("+" if changed else "")
 
 

@@ -10,6 +10,7 @@ from bench_rows import row
 from noisyteacher.bench import append_row, merge, read_rows
 from noisyteacher.bench.publish import read_files
 from noisyteacher.errors import InputError
+from noisyteacher.machine import commit
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
@@ -85,3 +86,8 @@ def test_other_lines_are_named(tmp_path: Path) -> None:
         read_files([tmp_path / "gone.jsonl"])
     with pytest.raises(InputError, match="at least one file"):
         read_files([])
+
+
+def test_a_copy_can_be_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISYTEACHER_COMMIT", "0123abcd")
+    assert commit.__wrapped__() == "0123abcd"

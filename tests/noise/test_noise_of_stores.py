@@ -140,12 +140,15 @@ def test_one_stored_probability_is_not_enough():
         noise.predict(store(val, 1))
 
 
-def test_curves_per_class_belong_to_the_classes_they_were_fitted_on() -> None:
+def test_curves_per_class_belong_to_the_classes_they_were_fitted_on(tmp_path) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 300)
     probs = rng.dirichlet([1, 1], 300)
     noise = TeacherNoise(per_class=True).fit(
         TeacherLabels.from_probs(np.arange(300), probs, ["a", "b"]), y
     )
-    with pytest.raises(InputError, match="another order: 'a', 'b', not 'b', 'a'"):
-        noise.predict(TeacherLabels.from_probs(np.arange(300), probs[:, ::-1], ["b", "a"]))
+    noise.save(tmp_path / "noise.json")
+    turned = TeacherLabels.from_probs(np.arange(300), probs[:, ::-1], ["b", "a"])
+    for known in (noise, TeacherNoise.load(tmp_path / "noise.json")):
+        with pytest.raises(InputError, match="another order: 'a', 'b', not 'b', 'a'"):
+            known.predict(turned)

@@ -30,6 +30,7 @@ class SavedNoise:
 
     settings: dict[str, Any]
     num_classes: int
+    classes: tuple[str, ...] | None  # their names, where the labels had any
     k: int | None  # of all examples; None when k(x) is per example
     pooled: Curves
     by_class: dict[int, Curves]
@@ -42,6 +43,7 @@ def write_noise(path: str | PathLike[str], noise: SavedNoise) -> None:
         "version": VERSION,
         "settings": noise.settings,
         "num_classes": noise.num_classes,
+        "classes": noise.classes,
         "k": noise.k,
         "pooled": _curves_to_json(noise.pooled),
         "per_class": {str(label): _curves_to_json(c) for label, c in noise.by_class.items()},
@@ -86,6 +88,8 @@ def _from_json(content: Any) -> SavedNoise:
     settings, num_classes, k = content.get("settings"), content.get("num_classes"), content.get("k")
     _check_saved_settings(settings)
     _need(_is_int(num_classes) and num_classes >= 2, f"num_classes is {num_classes!r}")
+    classes = content.get("classes")
+    _need(classes is None or _are_names(classes, num_classes), "classes do not fit num_classes")
     asked = settings["k"]
     if asked == "auto":
         _need(k is None, f"k is {k!r}")
@@ -99,6 +103,7 @@ def _from_json(content: Any) -> SavedNoise:
     return SavedNoise(
         settings,
         num_classes,
+        None if classes is None else tuple(classes),
         k,
         _curves_from_json(content.get("pooled"), "pooled", num_classes, settings),
         {
@@ -149,6 +154,14 @@ def _numbers(saved: Any, name: str, *, allow_infinite: bool = False) -> np.ndarr
     sound = ~np.isnan(numbers) if allow_infinite else np.isfinite(numbers)
     _need(sound.all(), f"{name} are not all numbers")
     return numbers
+
+
+def _are_names(saved: Any, count: int) -> bool:
+    return (
+        isinstance(saved, list)
+        and len(saved) == len(set(map(str, saved))) == count
+        and all(isinstance(name, str) for name in saved)
+    )
 
 
 def _is_int(value: Any) -> bool:

@@ -50,6 +50,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         k_: the shortlist size for all examples; None with ``k="auto"``.
         n_val_: the number of rows of V.
         num_classes_: L.
+        classes_: the classes' names; None where the labels had none.
     """
 
     alpha_curve_: StepIsotonic
@@ -58,6 +59,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
     k_: int | None
     n_val_: int
     num_classes_: int
+    classes_: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             own = predicted == label
             by_class[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
         named = _names(labels_or_probs)
-        return self._learned(rows.num_classes, k, pooled, by_class, named)
+        return self._learned(rows.num_classes, named, k, pooled, by_class)
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
         """Say how far each label of a pool can be trusted.
@@ -117,10 +119,10 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
                 f"but these labels have {rows.num_classes}."
             )
         named = _names(labels_or_probs)
-        if self.by_class_ and named and self._classes and named != self._classes:
+        if self.by_class_ and named and self.classes_ and named != self.classes_:
             raise InputError(
                 "The noise model has a curve per class of a teacher with other classes, or in "
-                f"another order: {first_few(self._classes, 5)}, not {first_few(named, 5)}."
+                f"another order: {first_few(self.classes_, 5)}, not {first_few(named, 5)}."
             )
         if self.k_ is not None:
             _check_served(self.k_, rows)
@@ -142,33 +144,30 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         """Write the settings and everything learned as JSON, in one step."""
         if not hasattr(self, "alpha_curve_"):
             raise InputError("This TeacherNoise is not fitted yet: there is nothing to save.")
+        sizes = (self.num_classes_, self.classes_, self.k_)
         pooled = Curves(self.alpha_curve_, self.cuts_, self.n_val_)
-        write_noise(
-            path,
-            SavedNoise(self.get_params(), self.num_classes_, self.k_, pooled, self.by_class_),
-        )
+        write_noise(path, SavedNoise(self.get_params(), *sizes, pooled, self.by_class_))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> TeacherNoise:
         """Read what :meth:`save` wrote."""
         saved = read_noise(path)
         return cls(**saved.settings)._learned(
-            saved.num_classes, saved.k, saved.pooled, saved.by_class
+            saved.num_classes, saved.classes, saved.k, saved.pooled, saved.by_class
         )
 
     def _learned(
         self,
         num_classes: int,
+        classes: tuple[str, ...] | None,
         k: int | None,
         pooled: Curves,
         by_class: dict[int, Curves],
-        classes: tuple[str, ...] | None = None,  # names, which are not saved
     ) -> TeacherNoise:
         # All at once: a fit that fails leaves what was learned before.
-        self.num_classes_, self.k_ = num_classes, k
+        self.num_classes_, self.classes_, self.k_ = num_classes, classes, k
         self.alpha_curve_, self.cuts_, self.n_val_ = pooled.alpha_curve, pooled.cuts, pooled.n
         self.by_class_ = by_class
-        self._classes = classes
         return self
 
     def _fit_k(self, rows: TeacherRows, rank: Int[np.ndarray, " n"]) -> int | None:
