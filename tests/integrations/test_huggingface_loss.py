@@ -48,6 +48,7 @@ def test_encoded_rows_get_the_slam_loss(k: int | None) -> None:
     )
     torch.testing.assert_close(loss(outputs, labels), wanted)
     torch.testing.assert_close(loss((outputs["logits"],), labels), wanted)
+    torch.testing.assert_close(loss(outputs, labels.int()), wanted)
 
 
 def test_true_classes_get_cross_entropy_and_ignored_rows_nothing() -> None:

@@ -98,6 +98,15 @@ def test_a_collate_of_ones_own_is_used() -> None:
     assert len(teacher["alpha"]) == 2
 
 
+def test_ids_may_be_a_tensor() -> None:
+    ids = torch.from_numpy(SMALL.ids()[:8])  # whose items are tensors, too
+    loader = DataLoader(StackDataset(ids, ids), batch_size=8, collate_fn=JoinTeacher(COLUMNS))
+    (_, teacher), wanted = next(iter(loader)), COLUMNS.join(ids)
+    assert torch.equal(teacher["teacher_probs"], wanted["teacher_probs"])
+    with pytest.raises(InputError, match="all strings or all integers"):
+        COLUMNS.join(list(ids[:, None]))
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_unknown_ids_are_named(workers: int) -> None:
     data = StackDataset([-5, *SMALL.ids().tolist()], list(range(SMALL.pool.stop + 1)))

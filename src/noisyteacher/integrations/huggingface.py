@@ -70,6 +70,7 @@ class TrainerLoss:
     def _losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """(b,) loss of each example, 0 where it is to be ignored."""
         _check_labels(labels)
+        labels = labels.long()
         known, ignored = labels >= 0, labels == IGNORED
         # A label that is none of the three becomes a negative row, which the GPU refuses too.
         rows = torch.where(known | ignored, 0, FIRST_ROW - labels)

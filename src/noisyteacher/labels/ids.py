@@ -36,7 +36,8 @@ def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
     if hasattr(ids, "__array__"):
         return np.asarray(ids)
     # NumPy would turn a mixed list into strings; as objects every id keeps its type.
-    listed = list(ids)
+    # Iterating over a tensor, as a dataset of them does, gives tensors of no dimension.
+    listed = [i.item() if isinstance(i, Tensor) and i.ndim == 0 else i for i in ids]
     array = np.empty(len(listed), object)
     array[:] = listed
     return array
