@@ -111,6 +111,23 @@ def test_run_again_nothing_is_trained_or_written_twice(tmp_path: Path) -> None:
     assert [o.seconds for o in again.outcomes[1:]] == [o.seconds for o in first.outcomes[1:]]
 
 
+def test_a_line_cut_off_by_a_kill_is_written_anew(tmp_path: Path) -> None:
+    """Appended to, it would spoil a finished student's row and close the folder for good."""
+    task, rows = make(), tmp_path / "run" / "results.jsonl"
+    run(task, tmp_path / "run", quick=True)
+    whole = rows.read_bytes()
+    methods = [row.method for row in read_rows(rows)]
+    rows.write_bytes(whole[:-20])
+    run(task, tmp_path / "run", quick=True)
+    assert [row.method for row in read_rows(rows)] == methods
+    rows.write_bytes(whole[:-1])
+    run(task, tmp_path / "run", quick=True)
+    assert rows.read_bytes() == whole
+    rows.write_bytes(whole[: whole.index(b"\n") - 20])
+    run(task, tmp_path / "run", quick=True)
+    assert [row.method for row in read_rows(rows)] == methods
+
+
 def test_out_of_time_it_stops_and_goes_on_later(tmp_path: Path) -> None:
     task = make()
     settings = DistillSettings(training=QUICK)

@@ -283,4 +283,4 @@ def test_confidence_filter_keeps_the_sure_rows_of_the_pool() -> None:
     torch.testing.assert_close(
         columns.values["target"][108:], torch.from_numpy(problem.labels.probs[108:][sure])
     )
-    assert columns.rows_per_epoch == 0
+    assert columns.rows_per_epoch == len(problem.rows)

@@ -11,7 +11,7 @@ from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.paper import PaperFigure, is_the_papers, paper_figures, paper_name
 from noisyteacher.bench.recipe import ARM_MARK
 from noisyteacher.bench.results import Row, named_method
-from noisyteacher.methods import UPS, GoldOnly, Method
+from noisyteacher.methods import UPS, FixMatch, GoldOnly, Method
 
 ACCURACIES = {
     "last": "last epoch",
@@ -81,8 +81,9 @@ class Line:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of distillation it is compared in: UPS makes its own hard labels, in both."""
-        if self.distillation is None or isinstance(named_method(self.method), UPS):
+        """The kinds of distillation it is compared in; those with one form only, in both."""
+        one_form = isinstance(named_method(self.method), UPS | FixMatch)
+        if self.distillation is None or one_form:
             return ("soft", "hard")
         return (self.distillation,)
 

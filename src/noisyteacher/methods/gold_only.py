@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +33,7 @@ class GoldOnly(Method):
         keep = rows.gold
         if not self.use_val:
             keep = keep & ~np.isin(rows.ids, rows.val_ids)
-        return replace(keep_rows(all_rows(rows), keep), rows_per_epoch=len(rows))
+        return keep_rows(all_rows(rows), keep)
 
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor

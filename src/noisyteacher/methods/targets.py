@@ -87,7 +87,11 @@ def all_rows(rows: Rows) -> Columns:
 
 
 def keep_rows(columns: Columns, keep: np.ndarray) -> Columns:
-    """Columns of the rows where ``keep`` (m,) is true; an epoch is as long as what is left."""
+    """Columns of the rows where ``keep`` (m,) is true.
+
+    An epoch stays as long as before, and what is left comes up more often: a method that drops
+    rows is compared with others at as many steps as theirs.
+    """
     kept = torch.from_numpy(np.flatnonzero(keep))
     return Columns(
         index=columns.index[kept],
@@ -95,6 +99,7 @@ def keep_rows(columns: Columns, keep: np.ndarray) -> Columns:
         weight=columns.weight[kept],
         values={name: value[kept] for name, value in columns.values.items()},
         constants=columns.constants,
+        rows_per_epoch=len(columns),
     )
 
 

@@ -42,6 +42,7 @@ def celeba_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = No
     hard = (
         Vanilla(hard=True),
         TaylorCE(hard=True),
+        UPS(),
         VID(hard=True),
         Weighted(hard=True),
         SLaM(hard=True, k=2),

@@ -11,7 +11,7 @@ from noisyteacher.models import ModelSpec, ResNetImageNet
 from noisyteacher.train import IMAGENET_STEPS, SGD, TrainConfig
 
 STORED, SHOWN = 160, 128
-SIZES = (64058, 128116, 192174, 256232, 320292, 384350)  # as printed; 5 to 30 % of 1 281 167
+SIZES = (64058, 128116, 192174, 256232, 320292, 384350)  # 5 to 30 % of 1 281 167
 ONCE = 10**6  # recompute weights so rarely that it is once
 BOUNDS = (0.55, 0.6, 0.65, 0.7)
 
