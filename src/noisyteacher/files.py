@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
+
+import orjson
 
 
 def write_atomic(path: str | Path, content: bytes) -> None:
@@ -25,10 +28,33 @@ def write_atomic(path: str | Path, content: bytes) -> None:
 
 
 def append_line(path: str | Path, line: bytes) -> None:
-    """Append one line and flush it to disk: a row that was written stays written."""
+    """Append a line of JSON and flush it to disk: a row that was written stays written.
+
+    What a writer that was killed inside the last line left of it is dropped first: a row appended
+    to it would be lost with it.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
+    with path.open("a+b") as file:
+        _end_last_line(file)
         file.write(line.rstrip(b"\n") + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def _end_last_line(file: BinaryIO) -> None:
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    file.seek(size - 1)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)
+    content = file.read()
+    whole = content.rfind(b"\n") + 1
+    try:
+        orjson.loads(content[whole:])
+    except orjson.JSONDecodeError:
+        file.truncate(whole)
+    else:
+        file.write(b"\n")  # only its end was missing

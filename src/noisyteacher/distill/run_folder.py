@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 
 from noisyteacher.distill.candidates import Candidate
 from noisyteacher.distill.outcome import Outcome
+from noisyteacher.distill.results_row import Row, append_row
 from noisyteacher.distill.task import Task
 from noisyteacher.errors import InputError
-from noisyteacher.files import append_line, write_atomic
-from noisyteacher.machine import commit, versions
+from noisyteacher.files import write_atomic
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import TrainConfig
-
-_KEY = ("method", "generation", "epochs", "gold_repeat")
 
 
 def claim_folder(
@@ -76,49 +72,46 @@ def _data_hash(task: Task) -> str:
     return digest.hexdigest()
 
 
-def record(folder: Path, row: dict[str, Any]) -> None:
+def record(folder: Path, row: Row) -> None:
     """Append a results row, once: a resumed run comes by its finished students again."""
     path = folder / "results.jsonl"
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            stored = orjson.loads(line)
-        except orjson.JSONDecodeError:
+            stored = Row(**orjson.loads(line))
+        except (orjson.JSONDecodeError, TypeError):
             continue  # cut off by a kill
-        if all(stored.get(name) == row[name] for name in _KEY):
+        if stored.key == row.key:
             return
-    append_line(path, orjson.dumps(row))
+    append_row(path, row)
 
 
 def results_row(
     task: Task, outcome: Outcome, training: TrainConfig, seed: int, hardware: str
-) -> dict[str, Any]:
-    """One finished student in the shape that the rows of all runs have."""
+) -> Row:
+    """The row of one finished student."""
     candidate = outcome.candidate
     tested = [point["test"] for point in outcome.curve if point["test"] is not None]
     hard = "hard=True" in candidate.name
-    return {
-        "recipe": "distill",
-        "dataset": task.name,
-        "distillation": ("hard" if hard else "soft") if candidate.uses_teacher else None,
-        "labeled": len(task.split.gold),
-        "method": Candidate(candidate.method).name,
-        "gold_repeat": 1 if candidate.method is None else training.gold_repeat,
-        "generation": candidate.generation,
-        "trial": 0,
-        "epochs": 0 if candidate.method is None else training.epochs,
-        "accuracy": {
+    return Row(
+        recipe="distill",
+        dataset=task.name,
+        distillation=("hard" if hard else "soft") if candidate.uses_teacher else None,
+        labeled=len(task.split.gold),
+        method=Candidate(candidate.method).name,
+        gold_repeat=1 if candidate.method is None else training.gold_repeat,
+        generation=candidate.generation,
+        trial=0,
+        epochs=0 if candidate.method is None else training.epochs,
+        accuracy={
             "last": outcome.test,
             "selected": outcome.test_at_selected,
             "best_test": max(tested, default=outcome.test),
         },
-        "macro_f1": outcome.macro_f1,
-        "teacher_accuracy": task.teacher_accuracy,
-        "curve": list(outcome.curve),
-        "seconds": round(outcome.seconds, 3),
-        "images_per_second": round(outcome.examples_per_second, 1),
-        "seeds": {"recipe": seed, "trial": 0, "student": seed},
-        "hardware": hardware,
-        "versions": versions(),
-        "commit": commit(),
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+        macro_f1=outcome.macro_f1,
+        teacher_accuracy=task.teacher_accuracy,
+        curve=list(outcome.curve),
+        seconds=round(outcome.seconds, 3),
+        images_per_second=round(outcome.examples_per_second, 1),
+        seeds={"recipe": seed, "trial": 0, "student": seed},
+        hardware=hardware,
+    )
