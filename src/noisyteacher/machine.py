@@ -56,6 +56,8 @@ def commit() -> str | None:
         return told
     folder = Path(__file__).parent
     try:
+        # Installed inside somebody's project, git would answer for that project.
+        _git("ls-files", "--error-unmatch", Path(__file__).name, folder=folder)
         revision = _git("rev-parse", "--short=12", "HEAD", folder=folder)
         changed = _git("status", "--porcelain", "--untracked-files=no", folder=folder)
     except (OSError, subprocess.SubprocessError):

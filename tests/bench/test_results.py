@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from bench_rows import row
 
+from noisyteacher import machine
 from noisyteacher.bench import append_row, merge, read_rows
 from noisyteacher.bench.publish import read_files
 from noisyteacher.errors import InputError
@@ -91,3 +93,18 @@ def test_other_lines_are_named(tmp_path: Path) -> None:
 def test_a_copy_can_be_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOISYTEACHER_COMMIT", "0123abcd")
     assert commit.__wrapped__() == "0123abcd"
+
+
+def test_a_package_inside_somebodys_project_has_not_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "machine.py").touch()
+    (tmp_path / "theirs.txt").touch()
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for arguments in (["init", "-q"], ["add", "theirs.txt"], [*who, "commit", "-qm", "theirs"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    monkeypatch.delenv("NOISYTEACHER_COMMIT", raising=False)
+    monkeypatch.setattr(machine, "__file__", str(site / "machine.py"))
+    assert commit.__wrapped__() is None

@@ -112,7 +112,7 @@ def test_slam_is_finite_where_the_printed_step_size_is_not():
 
 
 def plain_loop(rule, x, y, alpha):
-    """One run, one example at a time, straight from the table of METHODS.md."""
+    """One run, one example at a time, straight from the rules' formulas."""
     w = np.zeros(x.shape[1])
     for t, (point, label, a) in enumerate(zip(x.astype(float), y, alpha, strict=True), 1):
         s, y0 = w @ point, (1 + label) / 2

@@ -134,7 +134,7 @@ def test_plain_logistic_fails_on_long_and_servedios_points():
 
 
 def test_sanity_simulation():
-    # METHODS.md: d = 30, γ = .1, η = .2, T = 40 000, last iterate; its points' shape is not given.
+    # Errors known from elsewhere, whose points' shape is not; the last iterate counts.
     data, steps = NoisyHalfspace(Sphere(30, 0.1), RandomNoise(0.2)), 40_000
     rules = {
         "leaky": Backward(slack=0.0, horizon=steps),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -204,7 +203,3 @@ def make_toy(seed: int = 0) -> Toy:
 def small(epochs: int = 4, **changes: object) -> TrainConfig:
     settings = {"batch_size": 32, "optimizer": Adam(1e-2), "schedule": Constant()} | changes
     return TrainConfig(epochs=epochs, **settings)
-
-
-def folder_tree(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

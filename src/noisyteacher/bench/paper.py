@@ -9,8 +9,8 @@ from importlib.resources import files
 
 from noisyteacher.methods import UPS, VID, Method, SLaM, TaylorCE, Vanilla, Weighted
 
-# Shares of A as the tables print them, in examples (section 12 of the specification for CelebA's
-# odd rounding; ImageNet's text prints the first four, of 1 281 167 training images).
+# Shares of A as the tables print them, in examples. CelebA's text prints these, oddly rounded;
+# ImageNet's prints the first four, of 1 281 167 training images.
 _COUNTS = {
     "celeba": {"2%": 3256, "3%": 4883, "4%": 6510, "5%": 8138, "6%": 9766, "7%": 11394},
     "imagenet": {

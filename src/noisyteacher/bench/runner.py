@@ -70,11 +70,7 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     start = make_start(run, labeled, splits[0].gold)
     if start is None:
         return False
-
-    def teacher_labels(student: Student) -> TeacherLabels | None:
-        return start.labels
-
-    if not _train_students(run, labeled, first, splits, start, teacher_labels):
+    if not _train_students(run, labeled, first, splits, start, lambda _: start.labels):
         return False
     if not second:
         return True

@@ -14,8 +14,8 @@ def cifar10(teacher: ModelSpec | None = None, student: ModelSpec | None = None) 
     """The paper's comparison with soft labels; sizes and training are CIFAR-100's.
 
     ``noisyteacher bench cifar10 --labeled 5000 --epochs 60 --data DIR``. Made for one H200; time
-    and accuracy: see results/RESULTS.md for what was measured; the paper: SLaM 3.29 points over
-    vanilla (63.53) at 5 000 labels. The depth multiplier is read as Keras's.
+    and accuracy not measured; the paper: SLaM 3.29 points over vanilla (63.53) at 5 000 labels. The
+    depth multiplier is read as Keras's.
     """
     parent = cifar100(
         teacher or MobileNet(classes=10, depth_multiplier=2), student or MobileNet(classes=10)

@@ -38,7 +38,7 @@ def imdb(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> 
 
     ``noisyteacher bench imdb --labeled 500,2000 --teacher FOLDER --student FOLDER --data DIR``;
     without the folders, ALBERT-large and -base come from the hub. Made for one H200; time and
-    accuracy: see results/RESULTS.md for what was measured.
+    accuracy not measured.
     """
     teacher = teacher or TextEncoder("albert/albert-large-v2", 2)
     student = student or TextEncoder("albert/albert-base-v2", 2)
