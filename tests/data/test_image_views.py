@@ -312,6 +312,8 @@ def test_resized_crops_are_mirrored_half_of_the_time() -> None:
     mirrored = (shown[:, 0, 8, 10] < shown[:, 0, 8, 6]).float().mean()
     assert abs(mirrored - 0.5) < 0.05
     assert (shown[:, 1, 10, 8] >= shown[:, 1, 6, 8]).all()
+    never = replace(views, flip=False).weak(x, seeded())
+    assert (never[:, 0, 8, 10] >= never[:, 0, 8, 6]).all()
 
 
 def test_plain_takes_the_middle_or_enlarges() -> None:

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 from noisyteacher.data.decode import decode_image
 from noisyteacher.distill import DistillSettings, FileOptions, gather, read_examples, run_distill
+from noisyteacher.distill.inputs import fit_format, rgb_images
 from noisyteacher.distill.matching import with_classes
 from noisyteacher.distill.task import Task
 from noisyteacher.distill.teachers import FunctionTeacher
@@ -169,6 +171,16 @@ def test_a_run_with_flips_is_not_continued_without(tmp_path: Path) -> None:
     (tmp_path / "run" / "recipe.json").write_text(re.sub('"flip": true', '"flip": false', recipe))
     with pytest.raises(InputError, match="another flip"):
         run_distill(task, DistillSettings(quick=True, epochs=1), tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("side", [32, 160])
+@pytest.mark.parametrize("flip", [False, True])
+def test_images_of_every_size_are_mirrored_only_when_allowed(side: int, flip: bool) -> None:
+    brighter_to_the_right = np.tile(np.linspace(0, 255, side).astype(np.uint8), (64, side, 1))
+    inputs, tensors = fit_format("image", rgb_images(brighter_to_the_right), flip=flip)
+    shown = inputs.views().weak(tensors, torch.Generator().manual_seed(0))
+    mirrored = shown[..., 0].mean((1, 2)) > shown[..., -1].mean((1, 2))
+    assert mirrored.any() == flip
 
 
 def test_an_edited_function_is_another_teacher(tmp_path: Path) -> None:

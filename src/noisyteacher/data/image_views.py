@@ -105,7 +105,7 @@ class ImageViews(_NormalisedViews):
         rows = _shifted(pixels, height, down, generator)
         columns = _shifted(pixels, width, across, generator)
         if self.flip:
-            columns = _flipped(columns, generator)
+            columns = torch.where(_mirrored(x, generator), width - 1 - columns, columns)
         return self._normalise(_gather(pixels, rows, columns))
 
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
@@ -115,7 +115,7 @@ class ImageViews(_NormalisedViews):
 
 @dataclass(frozen=True)
 class ResizedCropViews(_NormalisedViews):
-    """Photographs: a crop of random area and shape, scaled to ``size``, and a horizontal flip.
+    """Photographs: a crop of random area and shape, scaled to ``size``; and a horizontal flip.
 
     A crop wider or taller than the image is cut to it, where the usual recipe draws again: shapes
     stay static. ``plain`` takes the middle ``size`` × ``size``. Sampling is bilinear, so store
@@ -125,6 +125,7 @@ class ResizedCropViews(_NormalisedViews):
     size: int = 224
     area: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,10 +153,8 @@ class ResizedCropViews(_NormalisedViews):
         return self._as_input(self._normalise(_pixels(middle)))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
-        flip = torch.rand(len(x), 1, generator=generator, device=x.device) < 0.5
-        cropped = _random_crop(
-            x, generator, self.area, self.ratio, (self.size, self.size), mirror=flip
-        )
+        mirror = _mirrored(x, generator) if self.flip else None
+        cropped = _random_crop(x, generator, self.area, self.ratio, (self.size, self.size), mirror)
         return self._normalise(_pixels(cropped))
 
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
@@ -201,11 +200,9 @@ def _shifted(pixels: Tensor, length: int, reach: int, generator: Generator) -> T
     return (index + by).clamp_(0, length - 1)
 
 
-def _flipped(columns: Tensor, generator: Generator) -> Tensor:
-    """Mirror the columns of every second image, on average."""
-    last = columns.shape[1] - 1
-    mirrored = torch.rand(len(columns), 1, generator=generator, device=columns.device) < 0.5
-    return torch.where(mirrored, last - columns, columns)
+def _mirrored(x: Tensor, generator: Generator) -> Tensor:
+    """(b, 1) bool: every second image, on average."""
+    return torch.rand(len(x), 1, generator=generator, device=x.device) < 0.5
 
 
 def _gather(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

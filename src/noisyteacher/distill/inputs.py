@@ -64,7 +64,7 @@ class InputFormat:
         if self.kind == "table":
             return TableViews(self.mean, self.std)
         if self.crop is not None:
-            return ResizedCropViews(self.mean, self.std, size=self.crop)
+            return ResizedCropViews(self.mean, self.std, size=self.crop, flip=self.flip)
         return ImageViews(self.mean, self.std, flip=self.flip)
 
     def tensors(self, inputs: RawInputs) -> Inputs:
