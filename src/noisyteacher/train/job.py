@@ -28,19 +28,23 @@ def take_rows(inputs: Inputs, index: Tensor) -> Inputs:
     return inputs.index_select(0, index)
 
 
-def join(parts: Sequence[Inputs]) -> Inputs:
-    """Concatenate batches of the same structure."""
+def join(parts: Sequence[Inputs], device: torch.device) -> Inputs:
+    """Raw inputs of the same structure, one after the other on the device."""
     first = parts[0]
     if isinstance(first, tuple):
-        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
-    return torch.cat([part for part in parts if isinstance(part, Tensor)])
+        return tuple(_join(column, device) for column in zip(*parts, strict=True))
+    return _join([part for part in parts if isinstance(part, Tensor)], device)
 
 
-def to_device(inputs: Inputs, device: torch.device) -> Inputs:
-    """Move raw inputs to the device."""
-    if isinstance(inputs, tuple):
-        return tuple(part.to(device) for part in inputs)
-    return inputs.to(device)
+def _join(parts: Sequence[Tensor], device: torch.device) -> Tensor:
+    if len(parts) == 1:
+        return parts[0].to(device)
+    # Straight to their place: images may fill the device, and half of the host.
+    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    joined = torch.empty(shape, dtype=parts[0].dtype, device=device)
+    for part, place in zip(parts, joined.split([len(part) for part in parts]), strict=True):
+        place.copy_(part)
+    return joined
 
 
 def rows_in(inputs: Inputs) -> int:
