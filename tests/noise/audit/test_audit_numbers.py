@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from sklearn.metrics import (
     top_k_accuracy_score,
 )
 
+import noisyteacher
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise, fit_step_isotonic, margin, step_value
 from noisyteacher.noise.audit import Bootstrap, audit
@@ -281,3 +285,11 @@ def test_the_test_of_curves_keeps_its_level():
         for planted in (calibrated(seed, 500) for seed in range(80))
     )
     assert 1 <= low <= 18  # binomial(80, 0.1): 8 on average
+
+
+def test_a_name_means_one_thing_in_noise():
+    files = (Path(noisyteacher.__file__).parent / "noise").rglob("*.py")
+    made = [node for file in files for node in ast.parse(file.read_text()).body]
+    names = [n.name for n in made if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    double = [name for name, times in Counter(names).items() if times > 1 and name[0] != "_"]
+    assert not double

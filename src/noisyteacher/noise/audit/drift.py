@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from scipy.stats import chi2, ks_2samp
 
 from noisyteacher.noise.audit.bootstrap import Bootstrap, Interval, interval
-from noisyteacher.noise.audit.reading import PoolReading, ValReading
+from noisyteacher.noise.audit.reading import RowSummary, ValReading
 
 _GROUPS = 20
 QUANTILES = np.linspace(0.0, 1.0, 21)
@@ -46,7 +46,7 @@ class Drift:
     reweighted_rows: float  # how many equally weighted rows V is then worth
 
 
-def compare_with_pool(val: ValReading, pool: PoolReading, bootstrap: Bootstrap) -> Drift:
+def compare_with_pool(val: ValReading, pool: RowSummary, bootstrap: Bootstrap) -> Drift:
     """Compare margins, entropies and predicted classes."""
     effect, p_value = _compare_classes(val.predicted, pool.predicted, val.num_classes)
     weight = importance_weights(val.margin, pool.margin)

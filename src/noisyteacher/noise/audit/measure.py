@@ -17,7 +17,7 @@ from noisyteacher.noise.audit.numbers import Numbers
 from noisyteacher.noise.audit.per_class import look_at_classes
 from noisyteacher.noise.audit.probe import Features, probe_gold
 from noisyteacher.noise.audit.quality import measure_quality
-from noisyteacher.noise.audit.reading import read_pool, read_val
+from noisyteacher.noise.audit.reading import read_val, summarise_rows
 from noisyteacher.noise.teacher import TeacherNoise
 from noisyteacher.noise.trust import Trust
 
@@ -52,7 +52,7 @@ def measure(case: Case) -> Numbers:
     val, bootstrap = read_val(case.val, case.y), case.bootstrap
     # Without a pool, V shows what one like it would look like.
     pool_labels = case.val if case.pool is None else case.pool
-    pool = read_pool(pool_labels)
+    pool = summarise_rows(pool_labels)
     trust = _predict(noise, pool_labels)
     curve, spread = fit_alpha_curve(
         val.margin, val.right, pool.margin, trust.lower_bound, bootstrap

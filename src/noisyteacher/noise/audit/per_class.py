@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import chi2, norm
 
 from noisyteacher.noise.audit.curve import margin_grid
-from noisyteacher.noise.audit.reading import PoolReading, ValReading
+from noisyteacher.noise.audit.reading import RowSummary, ValReading
 from noisyteacher.noise.isotonic import fit_step_isotonic, step_value
 from noisyteacher.noise.teacher import MIN_CLASS_ROWS
 
@@ -81,7 +81,7 @@ class _Stratum:
         return np.asarray(self.chance * both)
 
 
-def look_at_classes(val: ValReading, pool: PoolReading, names: Sequence[str]) -> PerClass:
+def look_at_classes(val: ValReading, pool: RowSummary, names: Sequence[str]) -> PerClass:
     """Report each class; ``names`` are all L of them."""
     gold = np.bincount(val.y, minlength=len(names))
     predicted = np.bincount(val.predicted, minlength=len(names))
@@ -126,7 +126,7 @@ def _strata(val: ValReading, group: Int[np.ndarray, " n"], groups: int) -> Itera
 
 def _reports(
     val: ValReading,
-    pool: PoolReading,
+    pool: RowSummary,
     names: Sequence[str],
     gold: Int[np.ndarray, " c"],
     predicted: Int[np.ndarray, " c"],

@@ -14,8 +14,8 @@ from noisyteacher.noise.rows import TeacherRows
 
 
 @dataclass(frozen=True)
-class PoolReading:
-    """One number per pool row of what the noise model and the audit compare."""
+class RowSummary:
+    """What the audit compares between V and the pool: three numbers per row."""
 
     predicted: Int[np.ndarray, " n"]
     margin: Float[np.ndarray, " n"]
@@ -49,16 +49,16 @@ class ValReading:
         return np.asarray(self.predicted == self.y)
 
 
-def read_pool(labels: TeacherLabels) -> PoolReading:
-    """Read a pool block by block; it is never made dense."""
+def summarise_rows(labels: TeacherLabels) -> RowSummary:
+    """Summarise V or a pool block by block; it is never made dense."""
     rows = TeacherRows(labels)
     margin = covariates_by_size(rows, 1, "margin")[0]
-    return PoolReading(labels.hard, margin, -covariates_by_size(rows, 1, "entropy")[0])
+    return RowSummary(labels.hard, margin, -covariates_by_size(rows, 1, "entropy")[0])
 
 
 def read_val(labels: TeacherLabels, y: Int[np.ndarray, " n"]) -> ValReading:
     """Read V, with the probability of every stored class, and of one that is not stored."""
-    seen = read_pool(labels)
+    seen = summarise_rows(labels)
     k, others = labels.k, labels.num_classes - labels.k
     probs = labels.topk_prob.astype(np.float64)
     times = np.ones(k)
