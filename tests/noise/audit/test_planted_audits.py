@@ -234,6 +234,12 @@ def test_recommended_methods_can_be_parsed(planted, lower_bound):
         assert repr(parse(text)) == text
 
 
+def test_reasons_name_no_file_that_an_installed_package_lacks():
+    said = advice(look(teachers.calibrated(0)))
+    assert "Inside Consistency" in said
+    assert "results/" not in said
+
+
 def test_the_same_seed_gives_the_same_audit():
     planted = teachers.calibrated()
     one, two, other = (look(planted, seed=seed) for seed in (1, 1, 2))

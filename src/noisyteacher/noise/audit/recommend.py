@@ -123,8 +123,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         yield "Alone, as Consistency was never measured on tables and embeddings."
     else:
         yield (
-            "Inside Consistency, which added most of all on CIFAR-100 (results/RESULTS.md), at two "
-            "passes per step; alone where the student has no strong view."
+            "Inside Consistency, which added most of all where it was measured, on CIFAR-100, at "
+            "two passes per step; alone where the student has no strong view."
         )
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:
