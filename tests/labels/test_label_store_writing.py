@@ -180,7 +180,7 @@ def test_a_process_that_is_really_killed(tmp_path, last_step, before):
 
 def test_an_existing_path_is_refused(tmp_path):
     OLD.save(tmp_path / "store")
-    with pytest.raises(InputError, match="exists already; overwrite=True would replace it"):
+    with pytest.raises(InputError, match=r"exists already; overwrite=True \(--overwrite\) would"):
         NEW.save(tmp_path / "store")
     assert name_of(tmp_path / "store") == "old"
 

@@ -50,7 +50,7 @@ def write(record: Record, path: Path, overwrite: bool) -> None:
     path = path.absolute()
     exists = os.path.lexists(path)
     if exists and not overwrite:
-        raise InputError(f"{path} exists already; overwrite=True would replace it.")
+        raise InputError(f"{path} exists already; overwrite=True (--overwrite) would replace it.")
     try:
         if exists:
             _replace(record, path)

@@ -184,7 +184,7 @@ BAD_LINES = {
 def test_a_bad_line_stops_or_is_listed(tmp_path: Path, line: str, problem: str) -> None:
     path = written(tmp_path, plain_line("a", 0.6, 0.4), line, plain_line("b", 0.3, 0.7))
     rejected = tmp_path / "store.rejected.jsonl"
-    with pytest.raises(InputError, match=f"answers.jsonl, line 2 .*{problem}.*--skip-bad"):
+    with pytest.raises(InputError, match=rf"line 2 .*{problem}.*skip_bad=True \(--skip-bad\)"):
         read(path, rejected=rejected)
     assert [p.name for p in tmp_path.iterdir()] == ["answers.jsonl"]
     done = read(path, rejected=rejected, skip_bad=True)

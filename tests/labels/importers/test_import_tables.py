@@ -93,7 +93,7 @@ def test_logits_and_ids_from_elsewhere(tmp_path: Path) -> None:
     np.testing.assert_allclose(labels.probs, PROBS, atol=5e-4)
     settings = ImportSettings(logits=True, int_ids=True)
     assert import_table(paths, id_column="row", settings=settings).ids.tolist() == [1, 2]
-    with pytest.raises(InputError, match="--logits"):
+    with pytest.raises(InputError, match=r"logits=True \(--logits\)"):
         import_table(paths, id_column="row")
     with pytest.raises(InputError, match="3 ids were given for the 2 rows"):
         import_table(paths, ids=np.arange(3))
@@ -117,7 +117,11 @@ WRONG = {
     ),
     "empty cell": (CSV.replace("0.7", ""), None, "column 'cat' has 1 empty values"),
     "text": (CSV, "cat,text", "'text' holds string, not numbers"),
-    "one column": ("id,cat\na,0.5\n", None, "no two columns of probabilities"),
+    "one column": (
+        "id,cat\na,0.5\n",
+        None,
+        r"no two columns of prob.* classes= \(--classes\), .* list_column= \(--list-column\)",
+    ),
     "not 1": (
         CSV.replace("0.7", "0.5"),
         None,
@@ -206,7 +210,7 @@ def test_columns_of_whole_numbers_are_not_dropped_in_silence(tmp_path: Path) -> 
     with pytest.warns(NoisyTeacherWarning, match="'c' hold other numbers"):
         assert import_table([path]).classes == ("a", "b")
     path.write_text("id,a,b,c\n1,0.4,1.2,2\n2,0.7,-0.3,-1\n")
-    with pytest.raises(InputError, match="name the classes"):
+    with pytest.raises(InputError, match=r"name the classes: classes= \(--classes\)"):
         import_table([path], settings=ImportSettings(logits=True))
 
 

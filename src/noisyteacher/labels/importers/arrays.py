@@ -40,7 +40,7 @@ def import_array(
     if ids is None:
         ids = arrays.get("ids")
     if ids is None:
-        raise InputError(f"{path} has no ids; give a file with one id for each row (--ids).")
+        raise InputError(f"{path} has no ids; give one id for each row: ids= (--ids).")
     if values.ndim != 2:
         raise InputError(f"{path} must hold an array (rows, classes), got shape {values.shape}.")
     if len(ids) != len(values):

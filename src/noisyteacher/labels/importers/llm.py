@@ -139,7 +139,10 @@ class _Reader:
 
     def _skip(self, path: Path, number: int, problem: str) -> None:
         if not self._skip_bad:
-            raise InputError(f"{path}, line {number} {problem}; --skip-bad would go on without it.")
+            raise InputError(
+                f"{path}, line {number} {problem}; skip_bad=True (--skip-bad) would go on without "
+                "it."
+            )
         self._bad += 1
         self._listed.add(None, path, number, f"bad line: {problem}", "")
 

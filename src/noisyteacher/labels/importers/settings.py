@@ -39,8 +39,9 @@ class ImportSettings:
         try:
             return self._make(ids, values, classes, missing)
         except InputError as error:
-            hint = " Are these logits? Then say so (--logits)." if self._like_logits(values) else ""
-            raise InputError(f"{where}: {error}{hint}") from error
+            hint = " Are these logits? Then say so: logits=True (--logits)."
+            told = f"{where}: {error}{hint if self._like_logits(values) else ''}"
+            raise InputError(told) from error
 
     def _like_logits(self, values: npt.NDArray[Any]) -> bool:
         if self.logits or values.dtype.kind not in "fiu" or not values.size:

@@ -129,14 +129,15 @@ def _class_columns(
         if others and floats:
             told = f"{where}: the columns {first_few(others, 10)} hold other numbers than decimals"
             if logits:
-                raise InputError(f"{told}; name the classes (--classes).")
+                raise InputError(f"{told}; name the classes: classes= (--classes).")
             text = f"{told} and are not taken for classes; name the classes to change that."
             warnings.warn(text, NoisyTeacherWarning, stacklevel=3)
         if len(floats) < 2:
             columns = first_few(table.column_names, 10)
             raise InputError(
-                f"{where} has no two columns of probabilities among {columns}; name the classes "
-                "(--classes), or the column of lists (--list-column)."
+                f"{where} has no two columns of probabilities among {columns}; name the "
+                "classes, classes= (--classes), or the column of lists, list_column= "
+                "(--list-column)."
             )
         return {name: name for name in floats}
     found = {c: [a for a in names if a in table.column_names] for c, names in classes.items()}
