@@ -28,15 +28,25 @@ def take_rows(inputs: Inputs, index: Tensor) -> Inputs:
     return inputs.index_select(0, index)
 
 
-def join(parts: Sequence[Inputs], device: torch.device) -> Inputs:
+def join(parts: Sequence[Inputs]) -> Inputs:
+    """Concatenate batches of the same structure."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, tuple):
+        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+    return torch.cat([part for part in parts if isinstance(part, Tensor)])
+
+
+def to_device(parts: Sequence[Inputs], device: torch.device) -> Inputs:
     """Raw inputs of the same structure, one after the other on the device."""
     first = parts[0]
     if isinstance(first, tuple):
-        return tuple(_join(column, device) for column in zip(*parts, strict=True))
-    return _join([part for part in parts if isinstance(part, Tensor)], device)
+        return tuple(_to_device(column, device) for column in zip(*parts, strict=True))
+    return _to_device([part for part in parts if isinstance(part, Tensor)], device)
 
 
-def _join(parts: Sequence[Tensor], device: torch.device) -> Tensor:
+def _to_device(parts: Sequence[Tensor], device: torch.device) -> Tensor:
     if len(parts) == 1:
         return parts[0].to(device)
     # Straight to their place: images may fill the device, and half of the host.

@@ -15,7 +15,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network
 from noisyteacher.train.config import TrainConfig
-from noisyteacher.train.job import BuildsModel, Inputs, join, rows_in, take_rows
+from noisyteacher.train.job import BuildsModel, Inputs, rows_in, take_rows, to_device
 
 # Temperatures at which per-view statistics are kept (UPS tempers its negatives by 2).
 VIEW_TEMPERATURES = (1.0, 2.0)
@@ -112,4 +112,4 @@ def _ask(
 def _batches(inputs: Inputs, size: int, device: torch.device) -> Iterator[Inputs]:
     for first in range(0, rows_in(inputs), size):
         index = torch.arange(first, min(first + size, rows_in(inputs)))
-        yield join([take_rows(inputs, index)], device)
+        yield to_device([take_rows(inputs, index)], device)

@@ -22,7 +22,7 @@ from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
 from noisyteacher.models import Network, synchronise
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.job import Inputs, Job, TrainData, join, rows_in, take_rows
+from noisyteacher.train.job import Inputs, Job, TrainData, join, rows_in, take_rows, to_device
 
 # Streams of randomness of one student; each is seeded anew at every epoch, so that a resumed run
 # needs no stored generator state.
@@ -44,7 +44,7 @@ class Arena:
     def build(cls, data: TrainData, device: torch.device) -> Arena:
         parts = [data.inputs] if data.test_inputs is None else [data.inputs, data.test_inputs]
         test_y = np.empty(0, np.int64) if data.test_y is None else np.asarray(data.test_y)
-        inputs = join(parts, device)
+        inputs = to_device(parts, device)
         return cls(inputs, data.views, data.classes, rows_in(data.inputs), test_y, device)
 
 
