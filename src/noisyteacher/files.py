@@ -1,13 +1,26 @@
-"""Writing files so that a killed process leaves the old one or the new one, never half."""
+"""Names of files, and writing so that a killed process leaves the old or the new, never half."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
 import orjson
+
+
+def plain_name(text: str) -> str:
+    """Text as (a part of) a file name; other texts may share it."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+
+
+def slug(text: str) -> str:
+    """As ``plain_name``; a hash tells apart what differs only in signs that were lost."""
+    plain = plain_name(text)
+    return f"{plain[:80]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}" if plain else ""
 
 
 def write_atomic(path: str | Path, content: bytes) -> None:

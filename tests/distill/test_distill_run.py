@@ -24,7 +24,7 @@ from noisyteacher.distill import (
     run_distill,
     save_student,
 )
-from noisyteacher.distill.candidates import FLOOR, choose_candidates
+from noisyteacher.distill.candidates import FLOOR, Candidate, choose_candidates
 from noisyteacher.distill.floor import train_floor
 from noisyteacher.distill.inputs import fit_format
 from noisyteacher.distill.task import Task
@@ -230,6 +230,12 @@ def test_candidates_by_kind_and_wish() -> None:
     assert named("image", 3, SLaM(), methods=[Vanilla()]) == ["GoldOnly()", "Vanilla()"]
     with pytest.raises(InputError, match="pre-trained"):
         choose_candidates("text", 3, SLaM(), methods=[Weighted()])
+
+
+def test_every_candidate_has_a_checkpoint_of_its_own() -> None:
+    alike = [Consistency(SLaM(threshold=0.95)), Consistency(SLaM(), threshold=0.95)]
+    candidates = [*map(Candidate, alike), Candidate(alike[0], generation=2)]
+    assert len({candidate.file_name for candidate in candidates}) == 3
 
 
 def test_a_store_that_lacks_what_a_method_needs_is_refused_before_training(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, siz
 from noisyteacher.bench.results import Row, merge, read_rows
 from noisyteacher.bench.tables import Line, lines
 from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
+from noisyteacher.files import plain_name, write_atomic
 
 
 def read_files(paths: Sequence[str | Path]) -> list[Row]:
@@ -42,7 +41,7 @@ def publish(rows: Sequence[Row], out: str | Path) -> list[Path]:
     written = []
     for recipe in dict.fromkeys(line.table for line in found):
         mine = sorted((x for x in found if x.table == recipe), key=lambda x: x.labeled)
-        stem = _file_name(recipe)
+        stem = plain_name(recipe)
         tables = list(tables_of(recipe, mine))
         texts = {
             "md": f"## {recipe}\n\n" + "\n".join(table.markdown() for table in tables),
@@ -84,7 +83,3 @@ def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure
             f"gain-{length}": draw_gain(told, alike),
         }
         yield from ((name, figure) for name, figure in drawn.items() if figure is not None)
-
-
-def _file_name(recipe: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", recipe).strip("-")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import torch
 
 from noisyteacher.bench.recipe import Arm, Recipe
 from noisyteacher.bench.results import Row
+from noisyteacher.files import slug as slug
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
 from noisyteacher.methods import SOFT_LABELS, Method
@@ -154,11 +153,3 @@ def distillation(method: Method) -> str | None:
 def trial_seed(recipe: Recipe, labeled: int, trial: int) -> int:
     """The seed of all students of a trial."""
     return int(np.random.SeedSequence([recipe.seed, labeled, trial]).generate_state(1)[0])
-
-
-def slug(text: str) -> str:
-    """A file name's part; a hash tells apart what differs only in signs that were lost."""
-    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-    if not plain:
-        return ""
-    return f"{plain[:80]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from noisyteacher.data.dataset import Kind
 from noisyteacher.errors import InputError
+from noisyteacher.files import slug
 from noisyteacher.methods import (
     PRETRAINED,
     SOFT_LABELS,
@@ -38,7 +38,7 @@ class Candidate:
 
     @property
     def file_name(self) -> str:
-        return re.sub(r"[^A-Za-z0-9.]+", "-", self.name).strip("-")
+        return slug(self.name)
 
     @property
     def uses_teacher(self) -> bool:
