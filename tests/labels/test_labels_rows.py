@@ -102,6 +102,18 @@ def test_take_from_no_rows():
         nothing.take([1])
 
 
+@pytest.mark.parametrize("ids", [["a", "bb", "c"], [7, -1, 3]])
+def test_has_says_which_ids_are_there(ids):
+    labels = example(ids)
+    there = labels.has([ids[2], ids[0], ids[2]])
+    assert there.dtype == bool
+    assert there.all()
+    assert labels.has(np.array([ids[1], ids[1] * 9])).tolist() == [True, False]
+    assert labels.has(["7", "3"]).tolist() == labels.has([0, 1]).tolist() == [False, False]
+    assert labels.has([]).tolist() == labels.take([]).has([]).tolist() == []
+    assert not labels.take([]).has(ids).any()
+
+
 def test_chunks_cover_the_rows_in_order_without_a_copy():
     labels = example(range(7), k=3)
     chunks = list(labels.chunks(3))

@@ -253,6 +253,10 @@ class TeacherLabels(Record):
         """The rows of ``ids``, in that order; repeats are allowed."""
         return self._rows(self._lookup.rows(clean_ids(ids)))
 
+    def has(self, ids: IdsLike) -> npt.NDArray[np.bool_]:
+        """(m,) whether there is a row of each id; text and numbers never meet."""
+        return self._lookup.find(clean_ids(ids)) >= 0
+
     def chunks(self, size: int) -> Iterator[Self]:
         """The rows in order, ``size`` at a time, without a copy."""
         if size < 1:
@@ -291,8 +295,8 @@ def _aligned(other: TeacherLabels, first: TeacherLabels, number: int) -> Teacher
     """``other`` in the order of ``first``'s ids, which must be the same set."""
     if other.classes != first.classes:
         raise InputError(f"labels 0 and {number} to average have different classes.")
-    absent = first.ids[other._lookup.find(first.ids) < 0].tolist()
-    extra = other.ids[first._lookup.find(other.ids) < 0].tolist()
+    absent = first.ids[~other.has(first.ids)].tolist()
+    extra = other.ids[~first.has(other.ids)].tolist()
     if absent:
         raise InputError(f"labels {number} to average lack the ids {first_few(absent)}.")
     if extra:
