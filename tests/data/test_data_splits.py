@@ -28,7 +28,12 @@ def test_the_sets_are_disjoint_and_cover_everything(
     together = np.concatenate([made.gold, made.val, made.selection, made.pool])
     assert sorted(together.tolist()) == list(range(n))
     assert all(part.dtype == np.int64 for part in (made.gold, made.val, made.selection, made.pool))
-    assert made.drawn == {"seed": seed, "trial": trial, "stratified": stratified}
+    assert made.drawn == {
+        "seed": seed,
+        "trial": trial,
+        "stratified": stratified,
+        "stratified_held_out": False,
+    }
     again = split(y, *sizes, seed=seed, trial=trial, stratified=stratified)
     for name in ("gold", "val", "selection", "pool"):
         np.testing.assert_array_equal(getattr(made, name), getattr(again, name))
@@ -56,6 +61,30 @@ def test_stratified_gold_keeps_the_shares_of_the_classes() -> None:
     skewed = np.random.default_rng(2).permutation(np.repeat([0, 1, 2], [700, 200, 100]))
     counts = np.bincount(skewed[split(skewed, 100, 10, 10, stratified=True).gold])
     np.testing.assert_allclose(counts, [70, 20, 10], atol=1)
+
+
+def test_stratified_v_and_s_keep_the_shares_of_the_classes() -> None:
+    skewed = np.random.default_rng(2).permutation(np.repeat([0, 1, 2], [700, 240, 60]))
+    for trial in range(50):
+        made = split(skewed, 200, 100, 40, trial=trial, stratified=True, stratified_held_out=True)
+        held_out = [np.bincount(skewed[part], minlength=3) for part in (made.val, made.selection)]
+        np.testing.assert_allclose(held_out, [[70, 24, 6], [28, 9.6, 2.4]], atol=1.5)
+
+
+def test_stratified_draws_are_even_for_rare_classes_too() -> None:
+    """Each row that is not gold lands in S about equally often, the only one of its class too."""
+    y, hits = np.repeat([0, 1, 2, 3, 4], [50, 6, 2, 1, 1]), np.zeros(60)
+    for trial in range(1000):
+        hits[split(y, 20, 28, 12, trial=trial, stratified_held_out=True).selection] += 1
+    free = np.setdiff1d(np.arange(60), split(y, 20, 28, 12).gold)
+    assert abs(hits[free] - 300).max() < 6 * np.sqrt(300 * 0.7)
+
+
+def test_draws_of_published_rows_stay_as_they_were() -> None:
+    made = split(np.arange(40) % 4, 8, 6, 6, seed=1, trial=2, stratified=True)
+    assert made.gold.tolist() == [4, 5, 15, 22, 24, 31, 33, 38]
+    assert made.val.tolist() == [12, 25, 27, 32, 34, 37]
+    assert made.selection.tolist() == [3, 10, 17, 18, 20, 23]
 
 
 def test_a_share_of_the_data() -> None:

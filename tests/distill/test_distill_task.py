@@ -64,6 +64,19 @@ def test_v_and_s_are_split_off_the_gold_set() -> None:
     assert task.teacher_accuracy == pytest.approx(100 * right)
 
 
+def test_v_and_s_keep_the_shares_of_the_classes() -> None:
+    y = np.random.default_rng(0).permutation(np.repeat([0, 1], [188, 12]))  # 6 %
+    texts, ids = [f"text {i}" for i in range(240)], np.arange(240)
+    labels = TeacherLabels.from_probs(ids, noisy_probs(np.append(y, y[:40]), 2), MOODS)
+    parts = {"gold": (ids[:200], texts[:200], np.array(MOODS)[y]), "pool": (ids[200:], texts[200:])}
+    for seed in range(20):
+        task = gathered(SPLIT_OFF, **parts, labels=labels, seed=seed)
+        rare = [int(task.y[part].sum()) for part in (task.split.val, task.split.selection)]
+        assert task.sizes["S"] == 40
+        assert rare[0] in (7, 8)
+        assert rare[1] in (2, 3)
+
+
 def test_the_same_seed_splits_alike_and_another_does_not() -> None:
     first, again = gathered(SPLIT_OFF), gathered(SPLIT_OFF)
     other = gathered(SPLIT_OFF, seed=1)

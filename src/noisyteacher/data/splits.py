@@ -54,13 +54,15 @@ def split(
     seed: int = 0,
     trial: int = 0,
     stratified: bool = False,
+    stratified_held_out: bool = False,
 ) -> Split:
     """Draw A of ``labeled`` rows (a whole number) or of that share of the data (a float below 1).
 
     ``y`` are the labels (n,), or their number n. Rows whose label is unknown (-1) go to the pool.
-    ``stratified`` keeps the classes' shares in A; V and S are drawn evenly at random.
+    ``stratified`` keeps the classes' shares in A, ``stratified_held_out`` in V and in S, which the
+    paper's protocol draws evenly at random.
     """
-    labels = _labels(y, stratified)
+    labels = _labels(y, stratified or stratified_held_out)
     n = len(labels)
     known = np.flatnonzero(labels >= 0)
     size = _size(labeled, n)
@@ -77,12 +79,19 @@ def split(
     gold, rest = order[:size], np.sort(order[size:])
     rng = np.random.default_rng([_TRIAL_STREAM, seed, trial, size])
     rest = rest[rng.permutation(len(rest))]
+    if stratified_held_out:
+        rest = rest[_proportional(labels[rest], rng)]
     drawn = Split(
         gold=np.sort(gold),
         val=np.sort(rest[:val]),
         selection=np.sort(rest[val : val + selection]),
         pool=np.sort(np.concatenate([rest[val + selection :], np.flatnonzero(labels < 0)])),
-        drawn={"seed": int(seed), "trial": int(trial), "stratified": bool(stratified)},
+        drawn={
+            "seed": int(seed),
+            "trial": int(trial),
+            "stratified": bool(stratified),
+            "stratified_held_out": bool(stratified_held_out),
+        },
     )
     drawn.check(n)
     return drawn
@@ -153,10 +162,17 @@ def _size(labeled: object, n: int) -> int:
     return size
 
 
-def _proportional(labels: np.ndarray) -> np.ndarray:
-    """An order in which every beginning holds each class in (nearly) its overall share."""
+def _proportional(labels: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+    """An order in which every beginning holds each class in (nearly) its overall share.
+
+    With ``rng`` each class begins at a place of its own, so that a class of few rows stands at the
+    end as often as elsewhere.
+    """
     by_class = np.argsort(labels, kind="stable")
     counts = np.unique(labels, return_counts=True)[1]
+    begin = np.full(len(counts), 0.5) if rng is None else rng.random(len(counts))
     rank = np.empty(len(labels))
-    rank[by_class] = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    rank[by_class] = np.concatenate(
+        [np.empty(0), *((np.arange(n) + b) / n for n, b in zip(counts, begin, strict=True))]
+    )
     return np.argsort(rank, kind="stable")

@@ -192,14 +192,22 @@ def _only_labelled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
 
 
 def _draw(y: np.ndarray, wanted: list[str], seed: int) -> Split:
-    """V and S of sensible sizes; classes keep their shares in what is left.
+    """V and S of sensible sizes; classes keep their shares in both, and in what is left.
 
     V joins training later, so it costs nothing to give it most of the rows.
     """
     n = int((y >= 0).sum())
     selection = min(MOST_HELD_OUT, n // 5) if "S" in wanted else 0
     val = min(MOST_HELD_OUT, 3 * (n - selection) // 4) if "V" in wanted else 0
-    return split(y, n - val - selection, val, selection, seed=seed, stratified=True)
+    return split(
+        y,
+        n - val - selection,
+        val,
+        selection,
+        seed=seed,
+        stratified=True,
+        stratified_held_out=True,
+    )
 
 
 def _joined(
