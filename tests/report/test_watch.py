@@ -13,6 +13,7 @@ import typer
 from report_runs import row, write_rows
 from typer.testing import CliRunner
 
+from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.cli.report import report
 from noisyteacher.errors import InputError
 from noisyteacher.report.run_page import has_extra
@@ -62,6 +63,31 @@ def test_the_page_follows_the_run(server: PageServer) -> None:
     )
     assert "SLaM()" in get(server, "/")[1]
     assert orjson.loads(get(server, "/state")[1]) == after
+
+
+def test_a_poll_reads_nothing_that_has_not_changed(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("read for a poll")
+
+    for name in ("read_story", "read_audit", "read_comparison", "_read_json"):
+        monkeypatch.setattr(f"noisyteacher.report.source.{name}", never)
+    parsed = []
+
+    def counted(path: Path) -> list[Row]:
+        parsed.append(path.name)
+        return read_rows(path)
+
+    monkeypatch.setattr("noisyteacher.report.watch.read_rows", counted, raising=False)
+    (server.run / "audit.json").write_text("{}")
+    (server.run / "curves.jsonl").write_text('{"student": "s", "epoch": 1}\n')
+    for finished in (1, 2):
+        write_rows(server.run, [row("SLaM()", trial) for trial in range(finished)])
+        for _ in range(3):
+            state = orjson.loads(server.state())
+            assert state["progress"].startswith(f"{finished} students have finished.")
+    assert parsed == ["results.jsonl"] * 2
 
 
 def test_only_this_machine_gets_only_the_page(server: PageServer) -> None:

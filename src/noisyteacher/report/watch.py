@@ -11,11 +11,12 @@ from typing import cast
 
 import orjson
 
+from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.errors import InputError
 from noisyteacher.report.collect import AUDITS, STORY
 from noisyteacher.report.comparison import FILE
 from noisyteacher.report.run_page import render_page
-from noisyteacher.report.source import read_source
+from noisyteacher.report.source import Source, _last_line
 from noisyteacher.report.words import progress
 
 _SELF = "127.0.0.1"
@@ -31,6 +32,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, run: str | Path, port: int = 0) -> None:
         self.run = Path(run)
         self._lock = Lock()  # one page is made at a time, however many ask
+        self._rows: tuple[str, list[Row]] = ("", [])
         self._made: tuple[str, bytes] = (self.version(), self._render())
         super().__init__((_SELF, port), _Handler)
 
@@ -42,9 +44,7 @@ class PageServer(ThreadingHTTPServer):
         """Changes when any file that the page shows does."""
         digest = hashlib.sha256()
         for path in self._files():
-            if path.exists():
-                state = path.stat()
-                digest.update(f"{path}\0{state.st_mtime_ns}\0{state.st_size}\0".encode())
+            digest.update(f"{path}\0{_stamp(path)}\0".encode())
         return digest.hexdigest()
 
     def _files(self) -> Iterator[Path]:
@@ -62,11 +62,25 @@ class PageServer(ThreadingHTTPServer):
             return self._made[1]
 
     def state(self) -> bytes:
-        told = {"version": self.version(), "progress": progress(read_source(self.run))}
-        return orjson.dumps(told)
+        """What is asked every two seconds, so rows are parsed when there are new ones only."""
+        results = self.run / "results.jsonl"
+        if (stamp := _stamp(results)) != self._rows[0]:
+            self._rows = (stamp, read_rows(results))
+        latest = _last_line(self.run / "curves.jsonl")
+        so_far = Source(title="", rows=self._rows[1], progress=latest)
+        return orjson.dumps({"version": self.version(), "progress": progress(so_far)})
 
     def _render(self) -> bytes:
         return render_page(self.run, live=True).encode()
+
+
+def _stamp(path: Path) -> str:
+    """Changes when the file does; empty where there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return ""
+    return f"{state.st_mtime_ns} {state.st_size}"
 
 
 class _Handler(BaseHTTPRequestHandler):
