@@ -140,7 +140,7 @@ def test_out_of_time_it_stops_and_goes_on_later(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     run(make(), tmp_path / "run", quick=True)
-    with pytest.raises(InputError, match="holds a run with another data"):
+    with pytest.raises(InputError, match=r"holds a run with another data.* out= \(--out\)"):
         run(make(right=0.7), tmp_path / "run", quick=True)
     others = columns(320, 0.8)
     ids, texts, names = others["test"]

@@ -19,6 +19,7 @@ TEXTS, Y = reviews(100)
 IDS = [f"r{i}" for i in range(100)]
 NAMES = [MOODS[c] for c in Y]
 GOLD, POOL = slice(0, 60), slice(60, 100)
+SQUARES = np.zeros((60, 8, 8), np.uint8)
 
 
 def labels_of(ids: Any = IDS, classes: tuple[str, ...] = MOODS) -> TeacherLabels:
@@ -45,7 +46,7 @@ def gathered(*notes: str, **more: Any) -> Task:
     return task
 
 
-SPLIT_OFF = "V and S were split off the gold set"
+SPLIT_OFF = r"V and S were split off the gold set.* val= \(--val\)"
 
 
 def test_v_and_s_are_split_off_the_gold_set() -> None:
@@ -195,7 +196,14 @@ def test_copies_under_other_ids_are_noted() -> None:
         ({"pool": (IDS[1:41], TEXTS[POOL])}, "40 ids name different examples .*'r1'"),
         ({"pool": (IDS[POOL], np.zeros((40, 3)))}, "gold set holds texts, the pool set tables"),
         ({"pool": (IDS[GOLD], TEXTS[GOLD])}, "Every pool example"),
-        ({"labels": labels_of().take(IDS[POOL])}, "None of the 60 gold ids .*label the gold file"),
+        (
+            {"gold": (IDS[GOLD], SQUARES, NAMES[GOLD]), "pool": (IDS[POOL], SQUARES[:40, :4])},
+            r"shape .*image_size=\.\.\.\) \(--image-size\)",
+        ),
+        (
+            {"labels": labels_of().take(IDS[POOL])},
+            r"None of the 60 gold ids .*label the gold file.* val= \(--val\)",
+        ),
         ({"labels": "nowhere"}, "no teacher labels at nowhere"),
         ({"val": (IDS[:30], TEXTS[:30], NAMES[:30])}, "30 ids of the V set are also in the gold"),
     ],

@@ -63,7 +63,7 @@ def label_files(
         raise InputError(f"Batches and shards hold at least 1, not {batch_size}, {shard_size}.")
     out = Path(out)
     if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; --overwrite would replace it.")
+        raise InputError(f"{out} exists already; overwrite=True (--overwrite) would replace it.")
     sources = [teacher.arranged(source) for source in sources]
     _check_ids(sources)
     work = out.with_name(f"{out.name}.partial")

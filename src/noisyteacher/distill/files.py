@@ -112,7 +112,8 @@ def _label_column(table: pa.Table, options: FileOptions, labelled: bool, where: 
     if found is None:
         raise InputError(
             f"{where} has no label column: looked for {first_few(candidates, 10)} among "
-            f"{first_few(table.column_names, 10)}; name it with --label-column."
+            f"{first_few(table.column_names, 10)}; name it with "
+            "files=FileOptions(label_column=...) (--label-column)."
         )
     return found
 
@@ -136,7 +137,7 @@ def _checked_text(table: pa.Table, key: str | None, label: str | None, where: st
     if strings:
         raise InputError(
             f"{where} has no column {TEXT_COLUMNS[0]!r}, and {first_few(strings)} holds strings; "
-            "name the text column with --text-column."
+            "name the text column with files=FileOptions(text_column=...) (--text-column)."
         )
     return table
 
@@ -214,7 +215,9 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
 
 def _from_folder(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     if options.text_column is not None:
-        raise InputError(f"{place} is a folder; --text-column belongs to a file: name that.")
+        raise InputError(
+            f"{place} is a folder; text_column= (--text-column) belongs to a file: name that."
+        )
     files = sorted(
         Path(entry.path)
         for entry in os.scandir(place)

@@ -43,7 +43,8 @@ def claim_folder(
         changed = [name for name in lasting if stored.get(name) != lasting[name]]
         if changed:
             raise InputError(
-                f"{folder} holds a run with another {changed[0]}; choose another folder with --out."
+                f"{folder} holds a run with another {changed[0]}; choose another folder with out= "
+                "(--out)."
             )
         return
     write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))

@@ -112,7 +112,8 @@ def _check_kinds(sets: dict[str, Dataset]) -> None:
             raise InputError(f"The gold set holds {gold.kind}s, the {name} set {part.kind}s.")
         shapes = [np.shape(each.inputs)[1:] for each in (gold, part) if each.kind != "text"]
         if len(set(shapes)) > 1:
-            hint = "; give --image-size" if gold.kind == "image" else ""
+            size = "; give files=FileOptions(image_size=...) (--image-size)"
+            hint = size if gold.kind == "image" else ""
             raise InputError(
                 f"The gold set's inputs have shape {shapes[0]}, those of the {name} set "
                 f"{shapes[1]}{hint}."
@@ -154,8 +155,8 @@ def _with_val_and_selection(
     if not usable.any():
         raise InputError(
             f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
-            "the teacher is right: label the gold file too, or give --val. The file begins with "
-            f"{first_few(gold.ids.tolist(), 2)}, the labels with "
+            "the teacher is right: label the gold file too, or give val= (--val). The file begins "
+            f"with {first_few(gold.ids.tolist(), 2)}, the labels with "
             f"{first_few(labels.ids.tolist(), 2)}."
         )
     if usable.sum() < LEAST_GOLD:
@@ -173,7 +174,7 @@ def _with_val_and_selection(
     were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
     warn(
         f"{were} split off the gold set: if the teacher was trained on these rows, it looks better "
-        "on V than it is; then give --val with rows it never saw."
+        "on V than it is; then give val= (--val) with rows it never saw."
     )
     found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
     rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))
