@@ -200,6 +200,39 @@ def test_the_door_returns_the_best_student(tmp_path: Path) -> None:
     assert config["about"]["sizes"] == {"gold": 40, "V": 60, "S": 60, "pool": 120, "test": 0}
 
 
+def test_the_door_takes_several_methods_and_logits() -> None:
+    parts = columns(320, 0.8)
+    stored = parts.pop("labels")
+    spoken = ("gold", "pool", "val")
+    ids = np.concatenate([parts[part][0] for part in spoken])
+    student = distill(
+        "linear",
+        **parts,
+        labels=np.log(stored.take(ids).probs) + 3,
+        classes=MOODS,
+        logits=True,
+        method=["SLaM()", Vanilla()],
+        training=QUICK,
+        device="cpu",
+    )
+    tried = [c["candidate"] for c in student.about["candidates"]]
+    assert tried == [FLOOR, "GoldOnly()", "SLaM()", "Vanilla()"]
+    right = 100 * float(
+        np.mean(stored.take(parts["val"][0]).hard == [*map(MOODS.index, parts["val"][2])])
+    )
+    assert student.about["teacher"]["accuracy_on_V"] == pytest.approx(right, abs=0.01)
+
+
+def test_the_door_stops_in_time_with_the_best_so_far(tmp_path: Path) -> None:
+    parts, settings = columns(320, 0.8), {"training": QUICK, "device": "cpu", "minutes": 0}
+    with pytest.warns(NoisyTeacherWarning, match="best of the 1 students.*call goes on"):
+        student = distill("linear", **parts, **settings, out=tmp_path / "run")
+    assert student.about["kept"] == FLOOR
+    assert not (tmp_path / "run" / "student").exists()
+    done = distill("linear", **parts, **settings | {"minutes": None}, out=tmp_path / "run")
+    assert len(done.about["candidates"]) > 2
+
+
 def test_an_encoder_student_needs_nothing_but_its_folder(tmp_path: Path) -> None:
     encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
     training = TrainConfig(1, 16, Adam(1e-3), steps_per_epoch=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,20 @@ def test_probabilities_without_ids_stand_in_the_order_gold_pool() -> None:
     np.testing.assert_array_equal(plain.labels.take(IDS).probs, stored.labels.take(IDS).probs)
     with pytest.raises(InputError, match=r"60 of gold . 40 of pool.*100 in all.*there are 40"):
         gather(**given(labels=noisy_probs(Y[POOL], 2)))
+
+
+def test_endings_of_label_files_may_be_upper_case(tmp_path: Path) -> None:
+    expected = labels_of().probs
+    np.save(tmp_path / "probs.npy", noisy_probs(Y, 2))
+    (tmp_path / "probs.npy").rename(tmp_path / "probs.NPY")
+    lines = [f"{key}\t{p[0]}\t{p[1]}\n" for key, p in zip(IDS, noisy_probs(Y, 2), strict=True)]
+    (tmp_path / "probs.TSV").write_text("id\tbad\tgood\n" + "".join(lines))
+    for name in ("probs.NPY", "probs.TSV"):
+        task = gathered(SPLIT_OFF, labels=tmp_path / name, classes=MOODS)
+        np.testing.assert_allclose(task.labels.take(IDS).probs, expected, atol=1e-3)
+    (tmp_path / "probs.txt").write_text("")
+    with pytest.raises(InputError, match=r"\.csv, \.tsv or \.parquet probabilities"):
+        gather(**given(labels=tmp_path / "probs.txt"))
 
 
 def test_pool_examples_of_the_gold_set_are_left_out_with_a_note() -> None:

@@ -15,6 +15,7 @@ from noisyteacher.cli.distill import distill
 from noisyteacher.cli.export import export
 from noisyteacher.cli.label import label
 from noisyteacher.distill import load_student
+from noisyteacher.distill.students import HELP
 from noisyteacher.labels import TeacherLabels
 from user_files import write_digit_folders, write_digit_tables, write_reviews
 
@@ -66,3 +67,10 @@ def test_the_page_runs(
     assert load_student("runs/digits/student").inputs.flip is False
     assert len(TeacherLabels.open("reviews/second-opinion")) == 100
     assert "['good']" in capsys.readouterr().out
+
+
+def test_the_command_names_the_students_that_there_are() -> None:
+    app = typer.Typer()
+    app.command()(distill)
+    student = next(p for p in typer.main.get_command(app).params if p.name == "student")
+    assert getattr(student, "help", None) == f"{HELP}."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
+from noisyteacher.distill import students
 from noisyteacher.errors import NoisyTeacherWarning
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def distill(
         list[Path],
         typer.Option(
             help="What the teacher said of the pool and of the gold (or --val) examples: a label "
-            "store, or probabilities (.npy in the order gold, pool; .csv or .parquet with ids). "
-            "Repeatable."
+            "store, or probabilities (.npy in the order gold, pool; .csv, .tsv or .parquet with "
+            "ids). Repeatable."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the run; the student comes into student/.")],
@@ -56,13 +57,7 @@ def distill(
     test: Annotated[
         Path | None, typer.Option(help="Labelled examples for a last word; they choose nothing.")
     ] = None,
-    student: Annotated[
-        str,
-        typer.Option(
-            help="auto; linear or mlp (text, tables); resnet20, resnet56, ..., mobilenet (images); "
-            "or a Hugging Face encoder's name or folder (text)."
-        ),
-    ] = "auto",
+    student: Annotated[str, typer.Option(help=f"{students.HELP}.")] = students.AUTO,
     method: Annotated[
         list[str] | None,
         typer.Option(help="Try this method, such as 'SLaM(hard=True)', not the defaults."),

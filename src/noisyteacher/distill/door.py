@@ -9,11 +9,14 @@ import torch
 
 from noisyteacher.data import Featurizer
 from noisyteacher.distill.files import FileOptions
+from noisyteacher.distill.matching import warn
+from noisyteacher.distill.outcome import Distilled
 from noisyteacher.distill.run import DistillSettings, run_distill
 from noisyteacher.distill.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.distill.student import Student
 from noisyteacher.distill.students import AUTO
 from noisyteacher.distill.task import Given, Task, make_task
+from noisyteacher.errors import InputError
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import TrainConfig
@@ -28,8 +31,9 @@ def distill(
     val: ExamplesLike | None = None,
     selection: ExamplesLike | None = None,
     test: ExamplesLike | None = None,
-    method: Method | str | None = None,
+    method: Method | str | Sequence[Method | str] | None = None,
     classes: Sequence[str] | None = None,
+    logits: bool = False,
     compare: bool = False,
     quick: bool = False,
     generations: int = 1,
@@ -40,6 +44,7 @@ def distill(
     flip: bool = True,
     out: str | Path | None = None,
     device: str | torch.device | None = None,
+    minutes: float | None = None,
     seed: int = 0,
     quiet: bool = True,
 ) -> Student:
@@ -55,11 +60,24 @@ def distill(
             are split off the gold set where not given. Test examples take no part in any choice.
         pool: a path, a dataset or (ids, inputs).
         labels: teacher labels of the pool and of V (or of gold, to split V off): labels, a store,
-            a file of probabilities, or an array with a row for each gold, then each pool example.
-        method: tried instead of the one the audit recommends and the default, Consistency(SLaM()).
+            a file of probabilities, or an array with a row for each gold, then each pool example
+            (then each of V, where given); or several of these.
+        method: one or several, tried instead of the one the audit recommends and the default,
+            Consistency(SLaM()).
         classes: names of the columns of an array of probabilities.
+        logits: whether the numbers in an array or a file of labels are logits.
         compare, quick, generations: try more methods, fewer, or students of students.
+        training, epochs: how each student is trained, or only for how long; None is usual for the
+            kind of data.
+        featurizer: how texts are read; None is TF-IDF, or an encoder's tokenizer.
+        files: the names of columns in files, and the size to which images are brought.
+        flip: whether images may be mirrored in training (not so for digits or letters).
         out: a folder for the run; made again, the call goes on where it was.
+        device: "cpu" or "cuda"; None is cuda where there is one.
+        minutes: stop cleanly after so many; then the best student so far is returned, with a
+            warning.
+        seed: of the split, the weights and everything else random.
+        quiet: whether to show no progress.
     """
     task = gather(
         gold=gold,
@@ -69,13 +87,13 @@ def distill(
         selection=selection,
         test=test,
         classes=classes,
+        logits=logits,
         files=files,
         seed=seed,
     )
-    named = parse(method) if isinstance(method, str) else method
     settings = DistillSettings(
         student=student,
-        methods=() if named is None else (named,),
+        methods=_methods(method),
         compare=compare,
         quick=quick,
         generations=generations,
@@ -85,7 +103,27 @@ def distill(
         flip=flip,
         seed=seed,
     )
-    return run_distill(task, settings, out, device=device, quiet=quiet).student
+    done = run_distill(task, settings, out, device=device, minutes=minutes, quiet=quiet)
+    if not done.finished:
+        _warn_of_time(done)
+    return done.student
+
+
+def _methods(given: Method | str | Sequence[Method | str] | None) -> tuple[Method, ...]:
+    if given is None:
+        return ()
+    several = [given] if isinstance(given, Method | str) else given
+    return tuple(parse(one) if isinstance(one, str) else one for one in several)
+
+
+def _warn_of_time(done: Distilled) -> None:
+    go_on = "the same call with out= goes on" if done.folder is None else "the same call goes on"
+    if not done.outcomes:
+        raise InputError(f"Time was up before a first student had finished; {go_on}.")
+    warn(
+        f"Time was up: this is the best of the {len(done.outcomes)} students trained so far; "
+        f"{go_on}."
+    )
 
 
 def gather(

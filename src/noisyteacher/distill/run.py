@@ -279,13 +279,13 @@ def _record(run: _Run, outcome: Outcome) -> None:
 
 def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
     done = Distilled(run.task, outcomes, finished, run.folder)
-    if not finished:
+    if not outcomes:
         return done
     if isinstance(done.student.spec, TextEncoder):
         # With its architecture written out there is nothing to download later.
         done.student.spec = done.student.spec.build().spec
     done.student.about = done.about(hardware(run.device))
-    if run.folder is not None:
+    if run.folder is not None and finished:
         save_student(run.folder / "student", done.student, write_card(done), overwrite=True)
         # A student kept by an earlier call may have left one.
         (run.folder / "noise.json").unlink(missing_ok=True)

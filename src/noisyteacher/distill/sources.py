@@ -92,22 +92,23 @@ def _read_labels(
         raise InputError(f"There are no teacher labels at {path}.")
     if path.is_dir():
         return TeacherLabels.open(path)
-    if path.suffix in (".npy", ".npz"):
+    kind = path.suffix.lower()
+    if kind in (".npy", ".npz"):
         ids = None
         if not _has_ids(path):
             ids = _ids_in_order(sets, _rows_in(path))
         return import_array(path, ids=ids, classes=classes, settings=settings)
-    if path.suffix in (".csv", ".tsv", ".parquet"):
+    if kind in (".csv", ".tsv", ".parquet"):
         names = None if classes is None else with_synonyms(dict.fromkeys(classes, ()))
         return import_table([path], classes=names, settings=settings)
     raise InputError(
-        f"{path} is neither a label store nor .npy, .npz, .csv or .parquet probabilities; for an "
-        "LLM's answers run `noisyteacher import` first."
+        f"{path} is neither a label store nor .npy, .npz, .csv, .tsv or .parquet probabilities; "
+        "for an LLM's answers run `noisyteacher import` first."
     )
 
 
 def _has_ids(path: Path) -> bool:
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         return False
     with np.load(path, allow_pickle=False) as archive:
         return "ids" in archive.files
