@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from noisyteacher.data.classes import class_numbers
 from noisyteacher.data.source import Part, ReadOptions, Source, no_rows, row_ids
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 
 IMAGE_COLUMNS = ("img", "image")
 TEXT_COLUMNS = ("text",)
 LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
-ID_COLUMNS = ("id",)
+ID_COLUMNS = ("id", "ID", "Id")
+# What pandas calls an index without a name, in Parquet and in CSV files.
+_NAMELESS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")
 
 
 def first_present(candidates: Sequence[str], columns: Sequence[str]) -> str | None:
@@ -95,6 +100,8 @@ def source_from_tables(
     y, test_y, classes = labels_from(train, test, label, names)
     text = first_present(TEXT_COLUMNS, columns)
     features = [name for name in columns if name not in (label, key)]
+    if not text:
+        features = _without_index(train, features, where)
 
     def inputs_of(table: pa.Table) -> np.ndarray | list[str]:
         return texts_from(table, text) if text else features_from(table, features, where)
@@ -134,6 +141,37 @@ def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.nda
             f"{where} has infinite or NaN features in rows {first_few(rows.tolist())}."
         )
     return features
+
+
+def _without_index(table: pa.Table, features: Sequence[str], where: str) -> list[str]:
+    """The columns without those that count rows: in files sorted by class they tell the class."""
+    stored = (table.schema.metadata or {}).get(b"pandas", b"{}")
+    named = [
+        name for name in orjson.loads(stored).get("index_columns", []) if isinstance(name, str)
+    ]
+    index = [n for n in features if n in named or _NAMELESS_INDEX.fullmatch(n)]
+    if index:
+        warnings.warn(
+            f"{where}: left out {first_few(index)}, an index that pandas wrote, not a feature.",
+            NoisyTeacherWarning,
+            stacklevel=2,
+        )
+    kept = [name for name in features if name not in index]
+    counting = [name for name in kept if _counts_rows(table[name])]
+    if counting:
+        warnings.warn(
+            f"{where}: {first_few(counting)} counts the rows, and is used as a feature. If it is "
+            "an id, name it with id_column= (--id-column), or drop it.",
+            NoisyTeacherWarning,
+            stacklevel=2,
+        )
+    return kept
+
+
+def _counts_rows(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_integer(values.type) or values.null_count or len(values) < 3:
+        return False
+    return bool((np.diff(values.to_numpy()) == 1).all())
 
 
 def feature_names(table: pa.Table, columns: Sequence[str]) -> tuple[str, ...]:
