@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,20 @@ def test_endings_of_label_files_may_be_upper_case(tmp_path: Path) -> None:
     (tmp_path / "probs.txt").write_text("")
     with pytest.raises(InputError, match=r"\.csv, \.tsv or \.parquet probabilities"):
         gather(**given(labels=tmp_path / "probs.txt"))
+
+
+def test_an_array_is_not_read_for_its_length(tmp_path: Path) -> None:
+    np.save(tmp_path / "probs.npy", np.zeros((1_000_000, 4)))
+    (tmp_path / "torn.npy").write_bytes((tmp_path / "probs.npy").read_bytes()[:1000])
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"100 in all.*there are 1000000"):
+            gather(**given(labels=tmp_path / "probs.npy"))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(InputError, match=r"torn\.npy is not a readable NumPy file"):
+        gather(**given(labels=tmp_path / "torn.npy"))
 
 
 def test_pool_examples_of_the_gold_set_are_left_out_with_a_note() -> None:

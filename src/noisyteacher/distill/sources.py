@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -108,19 +109,28 @@ def _read_labels(
 
 
 def _has_ids(path: Path) -> bool:
-    if path.suffix.lower() == ".npy":
+    loaded = _open_numpy(path)
+    if isinstance(loaded, np.ndarray):
         return False
-    with np.load(path, allow_pickle=False) as archive:
-        return "ids" in archive.files
+    with loaded:
+        return "ids" in loaded.files
 
 
 def _rows_in(path: Path) -> int:
-    loaded = np.load(path, allow_pickle=False)
+    loaded = _open_numpy(path)
     if isinstance(loaded, np.ndarray):
-        return len(loaded)
+        return len(loaded) if loaded.ndim else 0
     with loaded:
         known = [key for key in ("probs", "logits") if key in loaded.files]
         return len(loaded[known[0]]) if known else 0
+
+
+def _open_numpy(path: Path) -> Any:
+    """The array of a .npy file, mapped and not read: the import reads it; or the .npz archive."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path} is not a readable NumPy file: {error}") from error
 
 
 def _ids_in_order(sets: Sequence[Dataset], count: int) -> np.ndarray:

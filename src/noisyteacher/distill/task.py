@@ -151,7 +151,7 @@ def _with_val_and_selection(
         return sets
     gold = sets["gold"]
     # V needs teacher labels; S is drawn beside it.
-    usable = labelled_by(gold, labels) if "V" in wanted else np.ones(len(gold), bool)
+    usable = labelled_by(gold.ids, labels) if "V" in wanted else np.ones(len(gold), bool)
     if not usable.any():
         raise InputError(
             f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
@@ -182,7 +182,7 @@ def _with_val_and_selection(
 
 
 def _only_labelled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
-    found = labelled_by(val, labels)
+    found = labelled_by(val.ids, labels)
     if found.all():
         return val
     missing = first_few(val.ids[~found].tolist())
@@ -233,7 +233,7 @@ def _joined(
         inputs=inputs,
         y=y,
         split=Split(gold, val, selection, pool),
-        labels=labels.take(ids[np.isin(ids, labels.ids)]),
+        labels=labels.take(ids[labelled_by(ids, labels)]),
         test=test,
         features=parts[0].features,
     )
