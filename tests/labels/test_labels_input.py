@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from label_helpers import random_probs
 
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 
 GOOD = [[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]
@@ -196,3 +197,14 @@ def test_missing_ids_are_named():
 def test_bad_chunk_size():
     with pytest.raises(InputError, match="at least 1, got 0"):
         make().chunks(0)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_probabilities_given_as_logits_are_noticed(kind):
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], 20)
+    with pytest.warns(NoisyTeacherWarning, match="look like probabilities"):
+        TeacherLabels.from_logits(range(20), kind(probs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TeacherLabels.from_logits(range(20), kind(np.log(probs)))
+        TeacherLabels.from_logits(range(20), kind(2 * probs))

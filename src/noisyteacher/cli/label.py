@@ -20,8 +20,9 @@ EPILOG = """
 
 **Example:** `noisyteacher label my_teacher:logits gold.csv pool.csv --classes neg,pos --out labels`
 
-where `my_teacher.py` in the current folder has `def logits(ids, inputs)` that returns an array
-(rows, classes). This runs your own code.
+where `my_teacher.py` in the current folder has `def logits(ids, inputs)` that returns logits, not
+probabilities: an array (rows, classes); `numpy.log` of probabilities will do. This runs your own
+code.
 """
 
 _SECONDS_BETWEEN_LINES = 10.0

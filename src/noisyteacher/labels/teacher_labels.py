@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,8 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import store
 from noisyteacher.labels.blocks import blocks_of_logits, blocks_of_probs, compress_topk
 from noisyteacher.labels.checks import (
@@ -101,6 +103,7 @@ class TeacherLabels(Record):
         check_shape(array, "logits", (len(unique), "L"))
         names = clean_classes(classes, array.shape[1])
         positive = clean_temperature(temperature) or 1.0
+        _warn_of_probabilities(array)
         blocks = blocks_of_logits(array, unique, positive)
         top = compress(blocks, len(unique), len(names), clean_k(k, len(names)))
         return cls._make(unique, names, top, missing, extras, teacher, revision, positive)
@@ -309,3 +312,15 @@ def _mean_blocks(aligned: Sequence[TeacherLabels]) -> Iterator[LogAndProbs]:
         mean = np.mean([labels._rows(rows).probs for labels in aligned], axis=0)
         mean /= mean.sum(axis=1, keepdims=True)
         yield LogAndProbs(logs(mean), mean)
+
+
+def _warn_of_probabilities(logits: Any) -> None:
+    """A softmax of probabilities is nearly flat, and looks like a teacher without an opinion."""
+    few = torch.as_tensor(logits[:1000]).float()
+    if len(few) and bool((few >= 0).all() and ((few.sum(1) - 1).abs() < 1e-3).all()):
+        warnings.warn(
+            "These logits look like probabilities: none is below 0, and rows sum to 1. Their "
+            "softmax is nearly flat; give probabilities as such.",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
