@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from noisyteacher.distill import (
     run_distill,
     save_student,
 )
-from noisyteacher.distill.candidates import FLOOR, Candidate, choose_candidates
+from noisyteacher.distill.candidates import FLOOR, Candidate, choose_candidates, side_by_side
 from noisyteacher.distill.floor import train_floor
 from noisyteacher.distill.inputs import fit_format
 from noisyteacher.distill.task import Task
@@ -136,6 +137,32 @@ def test_out_of_time_it_stops_and_goes_on_later(tmp_path: Path) -> None:
     whole = run(task)
     assert [o.selection for o in done.outcomes] == [o.selection for o in whole.outcomes]
     assert (tmp_path / "run" / "student").exists()
+
+
+def test_students_side_by_side_are_those_trained_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU; there the engine runs a group's students at once."""
+    task = make()
+    alone = run(task, compare=True)
+    groups: list[list[str]] = []
+
+    def together(candidates: Sequence[Candidate], **more: bool) -> list[list[Candidate]]:
+        made = side_by_side(candidates, together=True)
+        groups.extend([c.name for c in group] for group in made)
+        return made
+
+    monkeypatch.setitem(run_distill.__globals__, "side_by_side", together)
+    settings = DistillSettings(training=QUICK, compare=True)
+    cut = run_distill(task, settings, tmp_path / "run", device="cpu", minutes=0, quiet=True)
+    assert [o.candidate.name for o in cut.outcomes] == [FLOOR]
+    done = run(task, tmp_path / "run", compare=True)
+    assert [len(group) for group in groups[3:]] == [1, 5, 2]
+    assert groups[4][0] == "GoldOnly()"
+    for one, other in zip(alone.outcomes, done.outcomes, strict=True):
+        assert (one.candidate, one.selection) == (other.candidate, other.selection)
+    rows = read_rows(tmp_path / "run" / "results.jsonl")
+    assert {row.method for row in rows} == {outcome.candidate.name for outcome in done.outcomes}
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -84,3 +84,15 @@ def choose_candidates(
     # The order decides ties on S: whatever uses the teacher must be better, not as good.
     unique = dict.fromkeys(Candidate(method) for method in [GoldOnly(), *wanted])
     return [*floor, *unique]
+
+
+def side_by_side(candidates: Sequence[Candidate], *, together: bool) -> list[list[Candidate]]:
+    """Who trains with whom: ``together`` (on a GPU) all of equal cost per step, else each alone.
+
+    Where students follow one another anyway, each alone has its result as early as can be.
+    """
+    groups: dict[object, list[Candidate]] = {}
+    for candidate in candidates:
+        cost = 0 if candidate.method is None else len(candidate.method.views)
+        groups.setdefault(cost if together else candidate, []).append(candidate)
+    return list(groups.values())

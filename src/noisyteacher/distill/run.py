@@ -13,7 +13,7 @@ import orjson
 import torch
 
 from noisyteacher.data import Featurizer
-from noisyteacher.distill.candidates import Candidate, choose_candidates
+from noisyteacher.distill.candidates import Candidate, choose_candidates, side_by_side
 from noisyteacher.distill.card import write_card
 from noisyteacher.distill.floor import accuracy, train_floor
 from noisyteacher.distill.generations import next_labels
@@ -32,7 +32,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
 from noisyteacher.methods import Method, check_store
 from noisyteacher.models import ModelSpec, TextEncoder
-from noisyteacher.train import Inputs, Problem, TrainConfig, TrainData, Trained, train
+from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.device import choose_device
 
 
@@ -165,39 +165,49 @@ def _train_candidates(
     run: _Run, wanted: Sequence[Candidate], labels: TeacherLabels
 ) -> list[Outcome]:
     """Those that finished, in the order given; one whose loss became NaN is said and judged 0."""
-    outcomes: list[Outcome] = []
-    for candidate in wanted:
-        run.say(f"Training: {candidate.name}")
-        outcome = _train_one(run, candidate, labels)
-        if outcome is None:
+    found: dict[Candidate, Outcome] = {}
+    for group in side_by_side(wanted, together=run.device.type == "cuda"):
+        done = _train_group(run, group, labels)
+        found |= {outcome.candidate: outcome for outcome in done}
+        if len(done) < len(group):
             break
-        outcomes.append(outcome)
+    return [found[candidate] for candidate in wanted if candidate in found]
+
+
+def _train_group(run: _Run, group: Sequence[Candidate], labels: TeacherLabels) -> list[Outcome]:
+    """The students of a group, recorded; fewer where time ran out."""
+    run.say(f"Training: {', '.join(candidate.name for candidate in group)}")
+    outcomes = [_train_floor(run, candidate) for candidate in group if candidate.method is None]
+    learners = [(c, c.method) for c in group if c.method is not None]
+    jobs = [
+        run.problem.job(
+            candidate.file_name,
+            method,
+            labels if candidate.uses_teacher else None,
+            seed=run.settings.seed,
+        )
+        for candidate, method in learners
+    ]
+    for (candidate, _), trained in zip(learners, _train(run, jobs), strict=True):
+        if trained.finished or trained.history.failed is not None:
+            outcomes.append(_outcome(run, candidate, trained))
+    for outcome in outcomes:
         _record(run, outcome)
     return outcomes
 
 
-def _train_one(run: _Run, candidate: Candidate, labels: TeacherLabels) -> Outcome | None:
-    """One candidate's student; None where time ran out."""
-    if candidate.method is None:
-        return _train_floor(run, candidate)
-    job = run.problem.job(
-        candidate.file_name,
-        candidate.method,
-        labels if candidate.uses_teacher else None,
-        seed=run.settings.seed,
-    )
-    trained = train(
-        job,
+def _train(run: _Run, jobs: list[Job]) -> list[Trained]:
+    if not jobs:
+        return []
+    return train(
+        jobs,
         run.problem.data,
         run.config,
         out=run.folder,
         device=run.device,
         minutes=run.minutes_left,
         quiet=run.quiet,
-    )[0]
-    if not trained.finished and trained.history.failed is None:
-        return None
-    return _outcome(run, candidate, trained)
+    )
 
 
 def _outcome(run: _Run, candidate: Candidate, trained: Trained) -> Outcome:
@@ -261,12 +271,8 @@ def _next_generation(
     )
     if renewed is None:
         return labels, None
-    candidate = Candidate(method, generation)
-    run.say(f"Training: {candidate.name}")
-    outcome = _train_one(run, candidate, renewed)
-    if outcome is not None:
-        _record(run, outcome)
-    return renewed, outcome
+    outcomes = _train_group(run, [Candidate(method, generation)], renewed)
+    return renewed, outcomes[0] if outcomes else None
 
 
 def _record(run: _Run, outcome: Outcome) -> None:
