@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -99,6 +100,34 @@ def test_a_saved_student_is_a_teacher(tmp_path: Path) -> None:
     one = tmp_path / "one"
     printed(tmp_path / "student", *sources, "--out", one, "--batch-size", 7)
     np.testing.assert_array_equal(TeacherLabels.open(one).topk_logprob, labels.topk_logprob)
+
+
+def test_classes_are_told_apart_by_name(tmp_path: Path) -> None:
+    files = write_reviews(tmp_path / "data", 30, 50)
+    text_student(tmp_path / "student")
+    names = tmp_path / "names.json"
+    names.write_text('["so, so", "fine"]')
+
+    def labelled(classes: object) -> TeacherLabels:
+        out = tmp_path / "labels"
+        printed(
+            tmp_path / "student", files / "pool.csv", "--out", out, "--classes", classes,
+            "--overwrite", "--csv", tmp_path / "said.csv",
+        )  # fmt: skip
+        return TeacherLabels.open(out)
+
+    own, turned, other = labelled("bad,good"), labelled("good,bad"), labelled(names)
+    assert own.classes == turned.classes == ("bad", "good")
+    np.testing.assert_array_equal(own.topk_index, turned.topk_index)
+    assert other.classes == ("so, so", "fine")
+    with (tmp_path / "said.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert (first["id"], first["label"]) == (other.ids[0], other.classes[other.hard[0]])
+    assert float(first["probability"]) == pytest.approx(other.topk_prob[0, 0])
+    told = refused(
+        tmp_path / "student", files / "pool.csv", "--out", tmp_path / "x", "--classes", "good,fine"
+    )
+    assert "all its own names, or all new ones" in told
 
 
 def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
 
 if TYPE_CHECKING:
     from noisyteacher.distill.bulk import Progress
+    from noisyteacher.labels import TeacherLabels
 
 EPILOG = """
-**Example:** `noisyteacher label runs/mine/student pool.csv --out labels`
+**Example:** `noisyteacher label runs/mine/student pool.csv --out labels --csv predictions.csv`
 
 **Example:** `noisyteacher label my_teacher:logits gold.csv pool.csv --classes neg,pos --out labels`
 
@@ -44,7 +45,15 @@ def label(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the new label store.")],
     classes: Annotated[
-        str | None, typer.Option(help="Class names with commas between, for a function's logits.")
+        str | None,
+        typer.Option(
+            help="Class names with commas between, or a .json file with a list of them: for a "
+            "function's logits, or new names for a model's classes."
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="Also write a CSV file: id, label and its probability, a row each."),
     ] = None,
     k: Annotated[int | None, typer.Option(help="Classes to store per row (default: all).")] = None,
     embeddings: Annotated[
@@ -88,12 +97,13 @@ def label(
     from noisyteacher.distill.bulk import label_files
     from noisyteacher.distill.files import FileOptions, read_examples
     from noisyteacher.distill.teachers import open_teacher
+    from noisyteacher.labels.importers import parse_classes
     from noisyteacher.train.device import choose_device
 
     teacher = open_teacher(
         model,
         device=choose_device(device),
-        classes=None if classes is None else [name.strip() for name in classes.split(",")],
+        classes=None if classes is None else list(parse_classes(classes)),
         k=k,
         embeddings=embeddings,
         view_passes=view_passes,
@@ -115,6 +125,8 @@ def label(
             on_progress=on_progress,
             say=lambda text: None if json else typer.echo(text, err=True),
         )
+    if csv is not None:
+        _write_csv(labels, csv)
     summary = {
         "store": str(out),
         "rows": len(labels),
@@ -129,6 +141,24 @@ def label(
         typer.echo(
             f"{len(labels)} rows, {labels.num_classes} classes, in {summary['seconds']} s: {out}"
         )
+
+
+def _write_csv(labels: TeacherLabels, path: Path) -> None:
+    import io
+
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+
+    from noisyteacher.files import write_atomic
+
+    said = {
+        "id": labels.ids,
+        "label": [labels.classes[number] for number in labels.hard],
+        "probability": labels.topk_prob[:, 0],
+    }
+    content = io.BytesIO()
+    pa_csv.write_csv(pa.table(said), content)
+    write_atomic(path, content.getvalue())
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from noisyteacher.distill.inputs import InputFormat
 from noisyteacher.distill.matching import with_features
 from noisyteacher.distill.student import Student
 from noisyteacher.distill.student_folder import is_student, load_student
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network, TextEncoder
 from noisyteacher.train.predict import label
@@ -177,15 +177,27 @@ def open_teacher(
             raise InputError("Embeddings and view statistics need a model, not a function.")
         return FunctionTeacher(_import_function(module, function), model, classes, k)
     student = load_student(model) if is_student(model) else _hugging_face(model, max_length)
-    if classes is not None and tuple(classes) != student.classes:
-        if len(classes) != len(student.classes):
-            raise InputError(
-                f"{model} has {len(student.classes)} classes, and {len(classes)} were named."
-            )
-        student.classes = tuple(classes)
+    if classes is not None:
+        student.classes = _renamed(student.classes, classes, model)
     return ModelTeacher(
         student, model, device=device, k=k, embeddings=embeddings, view_passes=view_passes
     )
+
+
+def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[str, ...]:
+    """Other names for a model's classes, in its order; names that it has keep their places."""
+    if len(names) != len(own):
+        raise InputError(f"{model} has {len(own)} classes, and {len(names)} were named.")
+    if set(names) == set(own):
+        return own
+    shared = sorted(set(names) & set(own))
+    if shared:
+        raise InputError(
+            f"{model} has the classes {first_few(own, 5)}. Some of the names given are among them "
+            f"({first_few(shared, 5)}), others are not: give all its own names, or all new ones in "
+            "its order."
+        )
+    return tuple(names)
 
 
 def _import_function(module: str, function: str) -> Function:
@@ -195,7 +207,7 @@ def _import_function(module: str, function: str) -> Function:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{module}:{function} cannot be imported: {error}.") from error
     if not callable(found):
         raise InputError(f"{module}:{function} is not a function.")
