@@ -56,7 +56,9 @@ def import_labels(
             exists=True, dir_okay=False, help="Ids of the rows: a .npy file, or text, one a line."
         ),
     ] = None,
-    id_column: Annotated[str, typer.Option(help="Tables: the column of ids.")] = "id",
+    id_column: Annotated[
+        str | None, typer.Option(help="Tables: the column of ids (default: id).")
+    ] = None,
     list_column: Annotated[
         str | None, typer.Option(help="Tables: the column of lists, one value per class.")
     ] = None,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, first_few
 
 # Without a sign and without leading zeros, and small enough for 64 bits.
 WHOLE_NUMBER = r"^(0|[1-9][0-9]{0,17})$"
@@ -24,3 +27,22 @@ def with_whole_ids(table: Any, column: str) -> Any:
         return table
     place = table.column_names.index(column)
     return table.set_column(place, column, ids.cast(pa.int64()))
+
+
+def ids_like(ids: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """``ids`` as text or as numbers, whichever ``known`` are: a CSV cannot tell "17" from 17."""
+    if ids.dtype.kind == known.dtype.kind:
+        return ids
+    if known.dtype.kind == "U":
+        return ids.astype(np.str_)
+    if not all(map(_spells_int64, ids.tolist())):
+        raise InputError(
+            f"The ids of {where} are text ({first_few(ids.tolist(), 2)}), those of the teacher's "
+            f"labels are numbers ({first_few(known.tolist(), 2)})."
+        )
+    return ids.astype(np.int64)
+
+
+def _spells_int64(key: str) -> bool:
+    """Whether the text is how a number of 64 bits is written, and no other text is."""
+    return re.fullmatch(r"0|-?[1-9][0-9]{0,18}", key) is not None and -(2**63) <= int(key) < 2**63

@@ -129,7 +129,7 @@ WRONG = {
     ),
     "repeated id": (CSV.replace("\nb", "\na"), None, "ids must be unique; repeated: 'a'"),
     "no rows": ("id,cat,dog\n", None, "has no rows"),
-    "empty": ("", None, "cannot be read as a table: Empty CSV"),
+    "empty": ("", None, "teacher.csv is empty"),
     "ragged": (CSV + "c,d\n", None, "cannot be read as a table: CSV parse error"),
 }
 

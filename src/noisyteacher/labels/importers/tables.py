@@ -1,4 +1,4 @@
-"""CSV and Parquet tables of probabilities or logits.
+"""Tables of probabilities or logits.
 
 Each row has an id and either one numeric column per class, or one column of lists. In CSV a list
 is written as JSON: ``"[0.1, 0.9]"``.
@@ -15,14 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.labels.ids import IdsLike
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.lines import name_files
 from noisyteacher.labels.importers.settings import ImportSettings
+from noisyteacher.labels.importers.user_tables import (
+    ID_COLUMNS,
+    first_present,
+    ids_in,
+    is_untyped,
+    read_table,
+)
 from noisyteacher.labels.teacher_labels import TeacherLabels
 from noisyteacher.labels.text_ids import with_whole_ids
 
@@ -31,7 +35,7 @@ def import_table(
     paths: Sequence[Path],
     *,
     ids: npt.NDArray[Any] | None = None,
-    id_column: str = "id",
+    id_column: str | None = None,
     list_column: str | None = None,
     classes: ClassAnswers | None = None,
     settings: ImportSettings | None = None,
@@ -41,65 +45,53 @@ def import_table(
     With ``list_column`` its lists are the values, and ``classes`` only names them. Without it every
     class has the column of its name, or of one of its synonyms; where no classes are given, all
     columns of floats are classes, and where there are none, a single column of lists is taken.
-    ``ids`` come before the ids in ``id_column``.
+    ``ids`` come before the ids in ``id_column``, by default ``id`` or ``ID``.
     """
     where, settings = name_files(paths), settings or ImportSettings()
-    table = _read(paths, id_column)
+    keys = ID_COLUMNS if id_column is None else (id_column,)
+    table = _read(paths, keys)
     if not table.num_rows:
         raise InputError(f"{where} has no rows.")
-    rest = [name for name in table.column_names if name != id_column]
+    key = first_present(keys, table.column_names)
+    if ids is None:
+        _check_column(table, key or keys[0], where, "id_column= (--id-column)")
+        ids = ids_in(table, key or keys[0], where)
+    if len(ids) != table.num_rows:
+        raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
+    rest = [name for name in table.column_names if name != key]
     if list_column is None and classes is None:
         list_column = _only_list_column(table.select(rest))
     if list_column is not None:
-        values = _lists(_column(table, list_column, where), list_column, where)
+        _check_column(table, list_column, where, "list_column= (--list-column)")
+        values = _lists(table[list_column], list_column, where)
         names = None if classes is None else tuple(classes)
     else:
         columns = _class_columns(table.select(rest), classes, where, logits=settings.logits)
         values = np.column_stack([_numbers(table[c], c, where) for c in columns.values()])
         names = tuple(columns)
-    if ids is not None and len(ids) != table.num_rows:
-        raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
-    found = _ids(_column(table, id_column, where), id_column, where) if ids is None else ids
-    return settings.make(found, values, names, where=where)
+    return settings.make(ids, values, names, where=where)
 
 
-def _read(paths: Sequence[Path], id_column: str) -> Any:
-    # As text: 007 is not 7, and 20 digits are no number.
-    converting = pa_csv.ConvertOptions(column_types={id_column: pa.string()})
-    tables = []
-    for path in paths:
-        try:
-            if path.suffix.lower() == ".parquet":
-                tables.append(pq.ParquetFile(path).read())
-            else:
-                tabs = path.suffix.lower() == ".tsv"
-                parsing = pa_csv.ParseOptions(
-                    delimiter="\t" if tabs else ",", newlines_in_values=True
-                )
-                read = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
-                tables.append(read)
-            tables[-1].column_names  # noqa: B018  names that are no UTF-8 are found now
-        except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise InputError(f"{path} cannot be read as a table: {reason}.") from error
-    texts = [path.suffix.lower() != ".parquet" for path in paths]
-    if not all(texts):
-        # Beside files that know whether their ids are numbers, each file of text has to decide.
-        pairs = zip(tables, texts, strict=True)
-        tables = [with_whole_ids(table, id_column) if text else table for table, text in pairs]
+def _read(paths: Sequence[Path], keys: Sequence[str]) -> Any:
+    # Beside files that know whether their ids are numbers, each file of text has to decide; files
+    # of text alone decide together.
+    together = all(is_untyped(path) for path in paths)
+    tables = [read_table(path, keys, whole_ids=not together) for path in paths]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
-        return with_whole_ids(table, id_column) if all(texts) else table
+        key = first_present(keys, table.column_names)
+        return with_whole_ids(table, key) if together and key is not None else table
     except pa.ArrowException as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"the columns of the tables differ: {reason}.") from error
 
 
-def _column(table: Any, name: str, where: str) -> Any:
+def _check_column(table: Any, name: str, where: str, how: str) -> None:
     if name not in table.column_names:
         columns = first_few(table.column_names, 10)
-        raise InputError(f"{where} has no column {name!r}; its columns are {columns}.")
-    return table[name]
+        raise InputError(
+            f"{where} has no column {name!r}; its columns are {columns}; name another: {how}."
+        )
 
 
 def _is_list(kind: Any) -> bool:
@@ -189,15 +181,3 @@ def _parsed(column: Any, name: str, where: str) -> Any:
         return pa.chunked_array([pa.array(lists, pa.list_(pa.float64()))])
     except (orjson.JSONDecodeError, pa.ArrowException, TypeError) as error:
         raise InputError(f"{where}: the column {name!r} is not all JSON lists: {error}.") from error
-
-
-def _ids(column: Any, name: str, where: str) -> IdsLike:
-    """Integers stay integers; everything else is text, as the readers of datasets have it."""
-    if column.null_count:
-        raise InputError(f"{where}: the id column {name!r} has {column.null_count} empty values.")
-    if pa.types.is_integer(column.type):
-        return np.asarray(column.to_numpy())
-    try:
-        return list(column.cast(pa.string()).to_pylist())
-    except pa.ArrowException:
-        raise InputError(f"{where}: the id column {name!r} holds {column.type}.") from None

@@ -1,0 +1,54 @@
+"""True labels as users write them, to places among the teacher's classes: names before numbers."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+
+from noisyteacher.errors import NoisyTeacherWarning
+from noisyteacher.labels.text_ids import WHOLE_NUMBER
+
+UNKNOWN = "-1"  # a label that is not known, as numbers have it
+_BOOLEANS = {"false", "true"}
+
+
+def is_unknown(label: str | None, classes: Sequence[str]) -> bool:
+    """Whether a label says that it is not known; -1 does, unless a class is called so."""
+    return not label or (label == UNKNOWN and UNKNOWN not in classes)
+
+
+def places_of(used: Sequence[str], classes: Sequence[str], where: str) -> dict[str, int]:
+    """Which of ``classes`` each label means; labels that are not in the answer mean none.
+
+    Labels are class names. Whole numbers (0, 1, ...) are places where none of them is a name and
+    no class is called by a number. Booleans, and 0 and 1 for them, are matched in any case.
+
+    Args:
+        used: the labels that there are, without those that are unknown.
+        classes: the teacher's.
+        where: the labels' place, for a warning about numbers that may count from 1.
+    """
+    by_name = {name: place for place, name in enumerate(classes)}
+    if any(name in by_name for name in used):
+        return by_name
+    folded = {name.casefold(): place for name, place in by_name.items()}
+    if used and set(used) <= _BOOLEANS:
+        if {"0", "1"} <= by_name.keys():
+            return {"false": by_name["0"], "true": by_name["1"]}
+        return folded
+    if set(folded) == _BOOLEANS and set(used) <= {"0", "1"}:
+        return {"0": folded["false"], "1": folded["true"]}
+    called_by_numbers = any(re.match(r"^[-+]?[0-9.]+$", name) for name in classes)
+    if called_by_numbers or not all(re.match(WHOLE_NUMBER, name) for name in used):
+        return by_name
+    lowest = min(used, key=int, default="0")
+    if lowest != "0" and int(lowest) < len(classes):
+        warnings.warn(
+            f"The labels of {where} are numbers, and none is 0: {lowest} is taken for "
+            f"{classes[int(lowest)]!r}, counted from 0 among the teacher's classes; give class "
+            "names if that is wrong.",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
+    return {str(place): place for place in range(len(classes))}

@@ -1,0 +1,137 @@
+"""Users' tables, CSV, TSV, JSONL or Parquet, as Arrow tables: one reader for every command.
+
+CSV and TSV have no types of their own. There ids, labels and texts are text, as they are written:
+an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from noisyteacher.errors import InputError, first_few
+from noisyteacher.labels.ids import clean_ids
+from noisyteacher.labels.importers.lines import line_blocks
+from noisyteacher.labels.text_ids import with_whole_ids
+
+_TEXT, _JSON, _PARQUET = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".parquet",)
+SUFFIXES = (*_TEXT, *_JSON, *_PARQUET)
+# The usual names of columns; the first that is there counts.
+ID_COLUMNS = ("id", "ID", "Id")
+LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
+TEXT_COLUMNS = ("text",)
+
+
+def is_untyped(path: Path) -> bool:
+    """Whether the file cannot say itself which of its values are numbers."""
+    return path.suffix.lower() in _TEXT
+
+
+def read_table(
+    path: Path,
+    id_columns: Sequence[str],
+    *text_columns: Sequence[str],
+    whole_ids: bool = True,
+) -> Any:
+    """The file as an Arrow table.
+
+    Args:
+        path: a file whose name ends in one of ``SUFFIXES``.
+        id_columns: names that the column of ids may have; the first that is there counts.
+        text_columns: the same for every other column that stays text, as labels and texts do.
+        whole_ids: make ids of a CSV numbers where all are written as whole numbers are.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} is no table: its name must end in {', '.join(SUFFIXES)}.")
+    try:
+        if path.suffix.lower() in _PARQUET:
+            table = pq.ParquetFile(path).read()
+        elif path.suffix.lower() in _JSON:
+            table = _read_json_lines(path)
+        else:
+            return _read_csv(path, id_columns, text_columns, whole_ids)
+        _check_names(table.column_names, path)
+        return table
+    except (OSError, OverflowError, UnicodeDecodeError, pa.ArrowException) as error:
+        if path.is_file() and path.stat().st_size == 0:
+            raise InputError(f"{path} is empty.") from error
+        if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+            raise InputError(f"{path} is not UTF-8; save the file as UTF-8.") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"{path} cannot be read as a table: {reason}.") from error
+
+
+def first_present(candidates: Sequence[str], columns: Sequence[str]) -> str | None:
+    """The first candidate that is a column."""
+    return next((name for name in candidates if name in columns), None)
+
+
+def ids_in(table: Any, column: str, where: str) -> npt.NDArray[Any]:
+    """(n,) ids: integers stay integers, everything else is text."""
+    values = table[column]
+    if values.null_count:
+        raise InputError(f"{where}: the id column {column!r} has {values.null_count} empty values.")
+    try:
+        if pa.types.is_integer(values.type):
+            return clean_ids(values.to_numpy())
+        return clean_ids(values.cast(pa.string()).to_pylist())
+    except pa.ArrowException as error:
+        raise InputError(f"{where}: the id column {column!r} holds {values.type}.") from error
+
+
+def _read_csv(
+    path: Path, id_columns: Sequence[str], text_columns: Sequence[Sequence[str]], whole_ids: bool
+) -> Any:
+    parsing = pa_csv.ParseOptions(
+        delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True
+    )
+    names = pa_csv.open_csv(path, parse_options=parsing).schema.names
+    _check_names(names, path)
+    key = first_present(id_columns, names)
+    texts = (key, *(first_present(candidates, names) for candidates in text_columns))
+    converting = pa_csv.ConvertOptions(
+        column_types={name: pa.string() for name in texts if name is not None}
+    )
+    table = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
+    for name in table.column_names:
+        if pa.types.is_binary(table[name].type):
+            raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
+    return with_whole_ids(table, key) if whole_ids and key is not None else table
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path} has several columns {first_few(repeated)}.")
+
+
+def _read_json_lines(path: Path) -> Any:
+    rows = _json_objects(path)
+    # Of all rows: the first may lack some, and must not hide them.
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _json_objects(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for block in line_blocks(path):
+        for number, line in enumerate(block.lines, block.first):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {number}, is not a JSON object.")
+            rows.append(row)
+    if not rows:
+        raise InputError(f"{path} is empty.")
+    return rows
