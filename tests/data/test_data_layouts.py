@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import tarfile
 from pathlib import Path
@@ -15,7 +16,7 @@ from sample_images import encoded
 
 from noisyteacher.data import load_dataset
 from noisyteacher.data.readers.cifar import load_batch
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 
 # -- CIFAR archives ------------------------------------------------------------------------------
 
@@ -184,6 +185,20 @@ def test_class_folders_without_parts_are_all_training(tmp_path: Path, pictures: 
     assert len(data) == 4
     assert data.ids[0] == "ant/digits0.png"
     assert len(data.test_ids) == 0
+
+
+@pytest.mark.usefixtures("cache")
+def test_images_in_deeper_folders_and_a_class_called_train(
+    tmp_path: Path, pictures: np.ndarray
+) -> None:
+    for name, picture in zip(("bus/0", "bus/b/1", "train/2", "train/3"), pictures, strict=False):
+        file = tmp_path / f"{name}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(encoded(picture))
+    data = load_dataset(tmp_path)
+    assert data.classes == ("bus", "train")
+    assert data.ids.tolist() == ["bus/0.png", "bus/b/1.png", "train/2.png", "train/3.png"]
+    assert data.y.tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.usefixtures("cache")
@@ -361,6 +376,32 @@ def test_csv_tables(tmp_path: Path) -> None:
     assert other.y.tolist() == [0, 1]
     assert other.ids.tolist() == [7, 8]
     assert np.asarray(other.inputs).tolist() == [[1.5], [2]]
+
+
+@pytest.mark.usefixtures("cache")
+def test_ids_labels_and_texts_of_text_files_stay_as_written(tmp_path: Path) -> None:
+    rows = [("007", "01", "1e3"), ("7", "true", "NA")]
+    lines = [",".join(row) for row in (("id", "label", "text"), *rows)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    (tmp_path / "a.tsv").write_text("\n".join(lines).replace(",", "\t"))
+    objects = [dict(zip(("id", "label", "text"), row, strict=True)) for row in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(found) for found in objects))
+    for kind in ("csv", "tsv", "jsonl"):
+        data = load_dataset(tmp_path / f"a.{kind}")
+        assert data.ids.tolist() == ["007", "7"]
+        assert data.classes == ("01", "true")
+        assert data.inputs == ["1e3", "NA"]
+
+
+@pytest.mark.usefixtures("cache")
+def test_class_numbers_of_a_csv_are_numbers(tmp_path: Path) -> None:
+    labels = [*range(12), "", -1]
+    lines = [f"{i},{label}" for i, label in enumerate(labels)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,label", *lines]))
+    with pytest.warns(NoisyTeacherWarning, match="'a' counts the rows"):
+        data = load_dataset(tmp_path / "a.csv")
+    assert data.y.tolist() == [*range(12), -1, -1]
+    assert data.classes == tuple(str(c) for c in range(12))
 
 
 @pytest.mark.usefixtures("cache")
