@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -100,6 +103,64 @@ def test_a_pool_apart(folder):
     assert found["numbers"]["pool_rows"] == 600
     assert found["numbers"]["seed"] == 3
     assert len(found["numbers"]["leakage"]["val_in_pool"]) == 50
+
+
+def as_jsonl(csv, path):
+    header, *lines = [line.split(",") for line in csv.read_text().splitlines()]
+    rows = (json.dumps(dict(zip(header, line, strict=True))) for line in lines)
+    path.write_text("\n".join(rows))
+
+
+def test_tables_of_every_kind_say_the_same(folder, tmp_path):
+    def audited(place, kind):
+        gold, texts, a = (place / f"{name}.{kind}" for name in ("gold", "texts", "a"))
+        return run_json(folder / "labels", "--gold", gold, "--inputs", texts, "--trained-on", a)
+
+    for name in ("gold", "texts", "a"):
+        csv = folder / f"{name}.csv"
+        (tmp_path / f"{name}.tsv").write_text(csv.read_text().replace(",", "\t"))
+        as_jsonl(csv, tmp_path / f"{name}.jsonl")
+        pq.write_table(pa_csv.read_csv(csv), tmp_path / f"{name}.parquet")
+    expected = audited(folder, "csv")
+    for kind in ("tsv", "jsonl", "parquet"):
+        assert audited(tmp_path, kind) == expected
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_ids_with_zeros_in_front_are_found_among_the_inputs(tmp_path, kind):
+    ids = [f"{i:03}" for i in range(200)]
+    probs = np.tile([[0.7, 0.3], [0.2, 0.8], [0.4, 0.6], [0.6, 0.4]], (50, 1))
+    TeacherLabels.from_probs(ids, probs, NAMES).save(tmp_path / "labels")
+    lines = [f"{key},{NAMES[i % 2]},word{i % 2} film" for i, key in enumerate(ids)]
+    write(tmp_path / "gold.csv", "id,label,text", lines)
+    as_jsonl(tmp_path / "gold.csv", tmp_path / "gold.jsonl")
+    gold = tmp_path / f"gold.{kind}"
+    probe = run_json(tmp_path / "labels", "--gold", gold, "--inputs", gold)["numbers"]["probe"]
+    assert probe["accuracy"]["value"] == 1.0
+
+
+def test_other_columns_and_rows_without_ids(folder, tmp_path):
+    gold, store = tmp_path / "gold.csv", tmp_path / "labels"
+    usual = (folder / "labels", "--gold", folder / "gold.csv", "--inputs", folder / "texts.csv")
+    expected = run_json(*usual)
+    _, *rows = (folder / "gold.csv").read_text().splitlines()
+    _, *texts = (folder / "texts.csv").read_text().splitlines()
+    lines = [f"{row},{text.split(',')[1]}" for row, text in zip(rows, texts, strict=False)]
+    write(gold, "key,mood,review", lines)
+    columns = ("--id-column", "key", "--label-column", "mood", "--text-column", "review")
+    assert run_json(folder / "labels", "--gold", gold, "--inputs", gold, *columns) == expected
+    labels = TeacherLabels.open(folder / "labels")
+    replace(labels, ids=np.array([f"gold/{i}" for i in range(len(labels))])).save(store)
+    write(gold, "label,text", [line.partition(",")[2] for line in lines])
+    assert run_json(store, "--gold", gold, "--inputs", gold) == expected
+
+
+def test_rows_without_labels_are_named(folder, tmp_path):
+    gold = tmp_path / "gold.csv"
+    gold.write_text((folder / "gold.csv").read_text() + "r300,\nr301,-1\n")
+    result = run(folder / "labels", "--gold", gold, *FAST)
+    assert "V 300 rows" in result.stdout
+    assert "have no label and are left out: 'r300', 'r301'" in result.stderr
 
 
 def test_bad_input(folder, tmp_path):

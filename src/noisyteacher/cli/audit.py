@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.options import IdColumn, LabelColumn, TextColumn
 from noisyteacher.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from noisyteacher.data import Dataset
+    from noisyteacher.distill import FileOptions
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.noise.audit import Gold
 
@@ -35,7 +38,7 @@ def audit(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="V: a .csv or .parquet table with the columns id and label.",
+            help="V: a .csv, .tsv, .jsonl or .parquet table with the columns id and label.",
         ),
     ],
     pool: Annotated[
@@ -60,6 +63,9 @@ def audit(
     embeddings: Annotated[
         bool, typer.Option("--embeddings", help="Probe the store's embeddings of V instead.")
     ] = False,
+    id_column: IdColumn = None,
+    label_column: LabelColumn = None,
+    text_column: TextColumn = None,
     lower_bound: Annotated[
         float, typer.Option(min=0, max=1, help="Alpha's lower bound in training.")
     ] = 0.5,
@@ -77,6 +83,8 @@ def audit(
     import orjson
     from rich.console import Console
 
+    from noisyteacher.cli.distill import warnings_as_lines
+    from noisyteacher.distill import FileOptions
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.noise.audit import audit as run_audit
     from noisyteacher.noise.audit import read_gold
@@ -84,16 +92,19 @@ def audit(
     if embeddings and inputs is not None:
         raise InputError("--inputs and --embeddings exclude each other.")
     labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())
-    val = read_gold(gold, labels)
-    known = None if trained_on is None else read_gold(trained_on, labels, needs_labels=False)
-    with Console(stderr=True).status(f"Auditing {len(labels)} labels"):
+    read = partial(read_gold, labels=labels, id_column=id_column, label_column=label_column)
+    options = FileOptions(id_column, text_column, label_column)
+    status = Console(stderr=True).status(f"Auditing {len(labels)} labels")
+    with warnings_as_lines(), status:
+        val = read(gold)
+        known = None if trained_on is None else read(trained_on, needs_labels=False)
         result = run_audit(
             labels,
             val.y,
             val.ids,
             pool=None if pool is None else TeacherLabels.open(pool, extras=()),
             gold_ids=None if known is None else known.ids,
-            **_probe_inputs(labels, val, known, inputs, embeddings),
+            **_probe_inputs(labels, val, known, inputs, embeddings, options),
             lower_bound=lower_bound,
             replicates=replicates,
             seed=seed,
@@ -102,36 +113,47 @@ def audit(
 
 
 def _probe_inputs(
-    labels: TeacherLabels, val: Gold, known: Gold | None, inputs: str | None, embeddings: bool
+    labels: TeacherLabels,
+    val: Gold,
+    trained_on: Gold | None,
+    inputs: str | None,
+    embeddings: bool,
+    options: FileOptions,
 ) -> dict[str, Any]:
     if embeddings:
         # Not those of A: a teacher tells apart what it was trained on better than anything new.
         return {"inputs": labels.take(val.ids).extras["embedding"]}
     if inputs is None:
         return {}
-    dataset = _load(inputs)
+    dataset = _load(inputs, options)
     given = {"inputs": _rows(dataset, val.ids)}
-    if known is not None and known.y is not None:
+    if trained_on is not None and len(trained_on.known.ids):
+        known = trained_on.known
         given |= {"gold_inputs": _rows(dataset, known.ids), "gold_y": known.y}
     return given
 
 
-def _load(place: str) -> Dataset:
+def _load(place: str, options: FileOptions) -> Dataset:
+    """A file as `distill` reads it; a folder, or a name in the data folder, as `bench` does."""
     from noisyteacher.data import load_dataset
+    from noisyteacher.distill import read_examples
 
+    if Path(place).is_file():
+        return read_examples(place, options, labelled=False)
+    id_column = options.id_column or "auto"
     try:
-        return load_dataset(place)
+        return load_dataset(place, label=options.label_column or "auto", id_column=id_column)
     except InputError:
         # Inputs may well come without labels; anything else that is wrong is wrong here too.
-        return load_dataset(place, label=None)
+        return load_dataset(place, label=None, id_column=id_column)
 
 
 def _rows(dataset: Dataset, ids: np.ndarray) -> Any:
     from noisyteacher.data.dataset import positions_of
+    from noisyteacher.labels.text_ids import ids_like
 
-    # A table's ids are read as numbers where they look like numbers.
-    known = dataset.ids.astype(str) if ids.dtype.kind == "U" else dataset.ids
-    rows = positions_of(known, ids, f"the inputs {dataset.name}")
+    where = f"the inputs {dataset.name}"
+    rows = positions_of(ids_like(dataset.ids, ids, where), ids, where)
     if isinstance(dataset.inputs, list):
         return [dataset.inputs[row] for row in rows]
     return dataset.inputs[rows]

@@ -9,6 +9,9 @@ import typer
 IdColumn = Annotated[
     str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
 ]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="The column of true labels (default: label).")
+]
 TextColumn = Annotated[str | None, typer.Option(help="The column of texts (default: text).")]
 ImageSize = Annotated[int | None, typer.Option(min=1, help="Side to which images are brought.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda if any).")]

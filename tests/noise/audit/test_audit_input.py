@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,8 +12,10 @@ import torch
 from audit_teachers import calibrated
 from scipy.sparse import csr_matrix
 
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.data import columns
+from noisyteacher.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.importers import user_tables
 from noisyteacher.noise.audit import audit, read_gold
 
 NAMES = ("cat", "dog", "eel", "fox", "gnu")
@@ -45,7 +49,7 @@ def test_sparse_inputs_are_taken(labels, planted):
     ("y", "said"),
     [
         (["cat"] * 119 + ["yak"], "'yak'"),
-        (["cat"] * 119 + ["3"], "mix class names"),
+        (["cat"] * 119 + ["3"], "the labels '3' of y are no classes"),
         ([0.5] * 120, "float64"),
         ([[0]] * 120, "shape"),
         ([[0], [0, 1]] * 60, "differ"),
@@ -134,19 +138,27 @@ def test_ids_keep_their_kind(planted, tmp_path):
     text = TeacherLabels.from_probs(["007"], planted.val[:1])
     assert read_gold(csv, text).ids.tolist() == ["007"]
     number = TeacherLabels.from_probs([7], planted.val[:1])
-    assert read_gold(csv, number).ids.tolist() == [7]
-    with pytest.raises(InputError, match="whole numbers"):
-        read_gold(write(tmp_path / "w.csv", "id,label\nx7,1\n"), number)
+    assert read_gold(write(tmp_path / "w.csv", "id,label\n7,1\n"), number).ids.tolist() == [7]
+    for key in ("x7", "007", "7.0"):
+        with pytest.raises(InputError, match=r"ids of .*w\.csv are text .* are numbers \(7\)"):
+            read_gold(write(tmp_path / "w.csv", f"id,label\n{key},1\n"), number)
+    long = [1_800_000_000_000_000_001, -4]
+    both = TeacherLabels.from_probs(long, planted.val[:2])
+    lines = write(tmp_path / "w.csv", f"id,label\n{long[0]},1\n{long[1]},0\n")
+    assert read_gold(lines, both).ids.tolist() == long
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("id,label\n", "no rows"),
-        ("id,class\nx1,cat\n", "no column 'label'"),
-        ("name,label\nx1,cat\n", "no column 'id'"),
+        ("id,kind\nx1,cat\n", r"no label column: looked for 'label', .*\(--label-column\)"),
+        ("name,label\nx1,cat\n", r"no column 'id' among 'name', .* called 'v/0'; .*--id-column"),
         ("id,label\nx1,yak\n", "'yak'"),
-        ("id,label\nx1,\n", "''"),
+        ("id,label\nx1,\n", "has no labels"),
+        ("id,label\n,cat\n", "1 empty"),
+        ("id,label,label\nx1,cat,dog\n", "several columns 'label'"),
+        ("id,label\nx1,cat\nx2,3\n", "labels '3' of .* are no classes"),
         ("id,label\nx1,cat\nx1,dog\n", "repeated: 'x1'"),
         ("id,label\nx1\n", "cannot be read"),
     ],
@@ -172,3 +184,88 @@ def test_numbers_for_classes_that_are_called_by_other_numbers_are_refused() -> N
     labels = TeacherLabels.from_probs([1, 2], [[0.5, 0.3, 0.2]] * 2, ["2", "1", "0"])
     with pytest.raises(InputError, match="give y as class names"):
         audit(labels, np.array([2, 0]))
+
+
+def test_gold_is_the_same_in_every_format(tmp_path):
+    ids = ["000", "007", "7", "1e3"]
+    names = ["NA", "true", "01"]
+    labels = TeacherLabels.from_probs(ids, np.full((4, 3), 1 / 3), names)
+    said = ["true", "NA", "01", "true"]
+    rows = [f"{key},{name}" for key, name in zip(ids, said, strict=True)]
+    write(tmp_path / "v.csv", "\n".join(["id,label", *rows]))
+    write(tmp_path / "v.tsv", "\n".join(["id,label", *rows]).replace(",", "\t"))
+    lines = [json.dumps({"id": key, "label": name}) for key, name in zip(ids, said, strict=True)]
+    write(tmp_path / "v.jsonl", "\n".join(lines))
+    pq.write_table(pa.table({"id": ids, "label": said}), tmp_path / "v.parquet")
+    for kind in ("csv", "tsv", "jsonl", "parquet"):
+        gold = read_gold(tmp_path / f"v.{kind}", labels)
+        assert gold.ids.tolist() == ids
+        assert gold.y.tolist() == [1, 0, 2, 1]
+    with pytest.raises(InputError, match=r"v\.txt is no table: its name must end in \.csv"):
+        read_gold(tmp_path / "v.txt", labels)
+
+
+def test_other_columns_and_rows_without_ids(labels, planted, tmp_path):
+    csv = write(tmp_path / "v.csv", "label,key,kind\n0,x7,eel\n2,x0,cat\n")
+    gold = read_gold(csv, labels, id_column="key", label_column="kind")
+    assert gold.ids.tolist() == ["x7", "x0"]
+    assert gold.y.tolist() == [2, 0]
+    with pytest.raises(InputError, match="no id column 'name' among 'label', 'key'"):
+        read_gold(csv, labels, id_column="name")
+    with pytest.raises(InputError, match="looked for 'mood' among 'label', 'key'"):
+        read_gold(csv, labels, id_column="key", label_column="mood")
+    unnamed = TeacherLabels.from_probs(["v/0", "v/1", "pool/0"], planted.val[:3], NAMES)
+    assert read_gold(csv, unnamed).ids.tolist() == ["v/0", "v/1"]
+
+
+def test_the_usual_columns_are_those_of_datasets():
+    assert user_tables.ID_COLUMNS == columns.ID_COLUMNS
+    assert user_tables.LABEL_COLUMNS == columns.LABEL_COLUMNS
+    assert user_tables.TEXT_COLUMNS == columns.TEXT_COLUMNS
+
+
+def test_booleans_are_classes(tmp_path):
+    pq.write_table(pa.table({"id": [1, 2], "label": [True, False]}), tmp_path / "v.parquet")
+    write(tmp_path / "v.jsonl", '{"id": 1, "label": true}\n{"id": 2, "label": false}')
+    for classes, y in ((("False", "True"), [1, 0]), (("1", "0"), [0, 1])):
+        labels = TeacherLabels.from_probs([1, 2], [[0.5, 0.5]] * 2, classes)
+        for kind in ("parquet", "jsonl"):
+            assert read_gold(tmp_path / f"v.{kind}", labels).y.tolist() == y
+
+
+def test_numbers_are_no_places_where_classes_are_called_by_numbers(tmp_path):
+    labels = TeacherLabels.from_probs([1, 2], [[0.5, 0.5]] * 2, ("10", "20"))
+    with pytest.raises(InputError, match=r"'0', '1' of .* are no classes"):
+        read_gold(write(tmp_path / "v.csv", "id,label\n1,0\n2,1\n"), labels)
+
+
+def test_rows_without_a_label(labels, tmp_path):
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"id": ["x1", "x2", "x3"], "label": ["cat", None, "-1"]}), path)
+    with pytest.warns(NoisyTeacherWarning, match="2 rows .* have no label .*'x2', 'x3'"):
+        gold = read_gold(path, labels)
+    assert (gold.ids.tolist(), gold.y.tolist()) == (["x1"], [0])
+    every = read_gold(path, labels, needs_labels=False)
+    assert every.y.tolist() == [0, -1, -1]
+    assert every.known.ids.tolist() == ["x1"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_minus_one_is_a_class_where_one_is_called_so(tmp_path, kind):
+    path = tmp_path / f"v.{kind}"
+    if kind == "csv":
+        write(path, "id,label\n1,-1\n2,1\n")
+    elif kind == "jsonl":
+        write(path, '{"id": 1, "label": -1}\n{"id": 2, "label": 1}')
+    else:
+        pq.write_table(pa.table({"id": [1, 2], "label": [-1, 1]}), path)
+    probs = [[0.5, 0.5]] * 2
+    named = TeacherLabels.from_probs([1, 2], probs, ("1", "-1"))
+    assert read_gold(path, named).y.tolist() == [1, 0]
+    with pytest.raises(InputError, match="give y as class names"):
+        audit(named, np.array([-1, 1]))
+    with pytest.raises(InputError, match="called '-1', which are not their places"):
+        audit(TeacherLabels.from_probs([1, 2], probs, ("bad", "-1")), np.array([-1, 0]))
+    with pytest.warns(NoisyTeacherWarning, match="1 rows .* have no label"):
+        other = read_gold(path, TeacherLabels.from_probs([1, 2], probs, ("0", "1")))
+    assert (other.ids.tolist(), other.y.tolist()) == ([2], [1])
