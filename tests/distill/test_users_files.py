@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from noisyteacher.distill.teachers import FunctionTeacher
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise.audit import read_gold
+from user_files import write_digit_folders
 
 
 def write(path: Path, *lines: str, encoding: str = "utf-8") -> Path:
@@ -155,6 +157,16 @@ def test_images_beside_folders_of_images_are_not_forgotten(tmp_path: Path) -> No
     for labelled in (True, False):
         with pytest.raises(InputError, match="1 images beside folders of images"):
             read_examples(tmp_path, labelled=labelled)
+
+
+def test_a_folder_with_a_test_part_is_not_halved(tmp_path: Path) -> None:
+    write_digit_folders(tmp_path / "files")
+    both = tmp_path / "both"
+    for part in ("train", "test"):
+        shutil.copytree(tmp_path / "files" / "gold", both / part)
+    with pytest.raises(InputError, match="training part of 60 rows and a test part of 60: name"):
+        read_examples(both)
+    assert len(read_examples(both / "train")) == 60
 
 
 def test_greys_of_16_bits_are_scaled(tmp_path: Path) -> None:

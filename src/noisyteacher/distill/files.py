@@ -262,7 +262,12 @@ def _flat_images(place: Path, files: Sequence[Path], options: FileOptions) -> Da
 
 
 def _whole(found: Dataset, place: Path, labelled: bool) -> Dataset:
-    """A loaded dataset's training part alone, its rows named after the file where unnamed."""
+    """A loaded dataset without a test part, its rows named after the file where unnamed."""
+    if len(found.test_ids):
+        raise InputError(
+            f"{place} has a training part of {len(found.ids)} rows and a test part of "
+            f"{len(found.test_ids)}: name the one that is meant, as a file or folder of its own."
+        )
     ids = found.ids
     if len(ids) and str(ids[0]) == "train/0" and str(ids[-1]) == f"train/{len(ids) - 1}":
         ids = _row_names(place, len(ids))

@@ -23,7 +23,9 @@ def find(place: Path, options: ReadOptions) -> Found | None:
     """A folder of class folders with images in them."""
     if not place.is_dir():
         return None
-    train = place / "train" if (place / "train").is_dir() else place
+    train = place / "train"
+    if not (train.is_dir() and any(class_files(train).values())):
+        train = place  # "train" may be a class, beside "bus" and "plane"
     classes = class_files(train)
     if not any(classes.values()):
         return None
@@ -38,14 +40,22 @@ def find(place: Path, options: ReadOptions) -> Found | None:
 
 
 def class_files(folder: Path) -> dict[str, list[Path]]:
-    """Each subfolder's images, both in order of their names."""
-    found = {}
-    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if entry.is_dir() and not entry.name.startswith("."):
-            # scandir, not glob: there may be a million files.
-            names = sorted(e.name for e in os.scandir(entry.path))
-            images = [n for n in names if n.lower().endswith(IMAGE_SUFFIXES)]
-            found[entry.name] = [Path(entry.path, n) for n in images]
+    """Each subfolder's images, those of its own subfolders too, all in order of their names."""
+    entries = sorted(os.scandir(folder), key=lambda e: e.name)
+    return {
+        entry.name: _images_below(entry.path)
+        for entry in entries
+        if entry.is_dir() and not entry.name.startswith(".")
+    }
+
+
+def _images_below(folder: str) -> list[Path]:
+    found = []
+    # walk, not glob: there may be a million files.
+    for inside, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        images = sorted(name for name in names if name.lower().endswith(IMAGE_SUFFIXES))
+        found += [Path(inside, name) for name in images]
     return found
 
 
