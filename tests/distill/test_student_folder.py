@@ -95,6 +95,10 @@ def test_wrong_inputs_are_refused() -> None:
         images.predict(np.zeros((2, 8, 8)))
     with pytest.raises(InputError, match=r"nowhere\.png cannot be read"):
         images.predict(["nowhere.png"])
+    with pytest.raises(InputError, match=r"not one: images\[None\]"):
+        images.predict(np.zeros((8, 8, 3), np.uint8))
+    with pytest.raises(InputError, match="list of paths"):
+        images.predict("nowhere.png")
 
 
 def test_an_image_that_is_none_is_named(tmp_path: Path) -> None:

@@ -93,7 +93,11 @@ class InputFormat:
     def _images(self, inputs: RawInputs) -> Tensor:
         assert self.size is not None
         if isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "UO":
+            if inputs.ndim == 3 and inputs.shape[-1] == 3 != self.size[1]:
+                raise InputError("Give a batch of images (n, H, W, 3), not one: images[None].")
             return image_tensor(_sized(inputs, self.size))
+        if isinstance(inputs, str | Path):
+            raise InputError("Give a list of paths, not one path.")
         found = [_read_image(path, self.size) for path in inputs]
         return image_tensor(np.stack(found) if found else np.empty((0, *self.size, 3), np.uint8))
 
