@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -153,6 +154,27 @@ def test_other_columns_and_rows_without_ids(folder, tmp_path):
     replace(labels, ids=np.array([f"gold/{i}" for i in range(len(labels))])).save(store)
     write(gold, "label,text", [line.partition(",")[2] for line in lines])
     assert run_json(store, "--gold", gold, "--inputs", gold) == expected
+
+
+@pytest.mark.parametrize("names", [("-1", "1"), ("2", "1")])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_classes_that_are_called_by_numbers(folder, tmp_path, names, kind):
+    labels = TeacherLabels.open(folder / "labels")
+    replace(labels, classes=names).save(tmp_path / "labels")
+    expected = run_json(folder / "labels", "--gold", folder / "gold.csv")["numbers"]
+    keys, said = np.loadtxt(folder / "gold.csv", str, delimiter=",", skiprows=1, unpack=True)
+    numbers = [int(names[NAMES.index(name)]) for name in said]
+    path = tmp_path / f"gold.{kind}"
+    pairs = list(zip(keys.tolist(), numbers, strict=True))
+    if kind == "csv":
+        write(path, "id,label", [f"{key},{number}" for key, number in pairs])
+    elif kind == "jsonl":
+        path.write_text("\n".join(json.dumps({"id": k, "label": n}) for k, n in pairs))
+    else:
+        pq.write_table(pa.table({"id": keys.tolist(), "label": numbers}), path)
+    found = run_json(tmp_path / "labels", "--gold", path, "--trained-on", path)["numbers"]
+    assert found["val_rows"] == 300
+    assert found["quality"]["accuracy"] == expected["quality"]["accuracy"]
 
 
 def test_rows_without_labels_are_named(folder, tmp_path):

@@ -100,7 +100,7 @@ def audit(
         known = None if trained_on is None else read(trained_on, needs_labels=False)
         result = run_audit(
             labels,
-            val.y,
+            _class_names(labels, val),
             val.ids,
             pool=None if pool is None else TeacherLabels.open(pool, extras=()),
             gold_ids=None if known is None else known.ids,
@@ -110,6 +110,11 @@ def audit(
             seed=seed,
         )
     typer.echo(orjson.dumps(result.to_dict()).decode() if json else result.summary())
+
+
+def _class_names(labels: TeacherLabels, gold: Gold) -> list[str]:
+    # Not numbers: those are refused where classes are called by other numbers, such as 5 stars.
+    return [] if gold.y is None else [labels.classes[c] for c in gold.y]
 
 
 def _probe_inputs(
@@ -129,7 +134,7 @@ def _probe_inputs(
     given = {"inputs": _rows(dataset, val.ids)}
     if trained_on is not None and len(trained_on.known.ids):
         known = trained_on.known
-        given |= {"gold_inputs": _rows(dataset, known.ids), "gold_y": known.y}
+        given |= {"gold_inputs": _rows(dataset, known.ids), "gold_y": _class_names(labels, known)}
     return given
 
 

@@ -55,7 +55,8 @@ def read_gold(
     Args:
         path: the table.
         labels: the store that the ids and classes belong to.
-        id_column: by default ``id`` or ``ID``; without one, rows are named after the file: "gold/0", ...
+        id_column: by default ``id`` or ``ID``; without one, rows are named after the file, "gold/0"
+            and so on.
         label_column: by default ``label``, ``fine_label``, ``target``, ``class`` or ``y``.
         needs_labels: refuse a table without labels, and leave out rows without one; else they
             stay, with y -1.
