@@ -104,6 +104,8 @@ def test_bad_inputs(labels, planted):
         audit(labels, planted.y, inputs=good[:5])
     with pytest.raises(InputError, match="120 rows"):
         audit(labels, planted.y, inputs=["a", "b"])
+    with pytest.raises(InputError, match="no words"):
+        audit(labels, planted.y, inputs=["a"] * 120, replicates=50)
     with pytest.raises(InputError, match="NaN"):
         audit(labels, planted.y, inputs=good + np.nan)
     with pytest.raises(InputError, match=r"\(n, \.\.\.\)"):

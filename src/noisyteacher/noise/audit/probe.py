@@ -126,10 +126,12 @@ def _learn_and_answer(
 def _as_numbers(inputs: Features, kept: np.ndarray, held_out: np.ndarray) -> tuple[Any, Any]:
     """Rows of about unit length; everything that is learned, on the kept rows only."""
     if isinstance(inputs, list):
-        texts = TfidfVectorizer(max_features=_WORDS, sublinear_tf=True)
-        return texts.fit_transform([inputs[i] for i in kept]), texts.transform(
-            [inputs[i] for i in held_out]
-        )
+        words = TfidfVectorizer(max_features=_WORDS, sublinear_tf=True)
+        try:
+            seen = words.fit_transform([inputs[i] for i in kept])
+        except ValueError:  # scikit-learn has no error of its own for this
+            raise InputError("inputs must be texts, but have no words of two letters.") from None
+        return seen, words.transform([inputs[i] for i in held_out])
     if sp.issparse(inputs):
         seen, new = inputs[kept], inputs[held_out]
         scale = np.sqrt(max(float(seen.multiply(seen).sum()) / len(kept), 1e-12))
