@@ -14,7 +14,6 @@ from noisyteacher.data import Dataset
 from noisyteacher.data.classes import BOOLEANS
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.ids import IdLookup
 from noisyteacher.labels.text_ids import WHOLE_NUMBER
 
 UNKNOWN = "-1"  # a label that is not known, as numbers have it
@@ -121,15 +120,9 @@ def with_ids_like(examples: Dataset, ids: np.ndarray) -> Dataset:
     return replace(examples, ids=examples.ids.astype(np.int64))
 
 
-def labelled_by(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
-    """(n,) bool: the ids of examples the teacher has labelled."""
-    # np.isin would sort the strings, which takes longer.
-    return IdLookup(labels.ids).find(ids) >= 0
-
-
 def pool_with_labels(pool: Dataset, labels: TeacherLabels) -> Dataset:
     """The pool's rows that have teacher labels; says how many have none."""
-    found = labelled_by(pool.ids, labels)
+    found = labels.has(pool.ids)
     if found.all():
         return pool
     missing = pool.ids[~found].tolist()

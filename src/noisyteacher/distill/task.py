@@ -11,7 +11,6 @@ from noisyteacher.data.dataset import Kind
 from noisyteacher.distill.matching import (
     check_disjoint,
     contents,
-    labelled_by,
     pool_with_labels,
     pool_without,
     rows,
@@ -151,7 +150,7 @@ def _with_val_and_selection(
         return sets
     gold = sets["gold"]
     # V needs teacher labels; S is drawn beside it.
-    usable = labelled_by(gold.ids, labels) if "V" in wanted else np.ones(len(gold), bool)
+    usable = labels.has(gold.ids) if "V" in wanted else np.ones(len(gold), bool)
     if not usable.any():
         raise InputError(
             f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
@@ -182,7 +181,7 @@ def _with_val_and_selection(
 
 
 def _only_labelled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
-    found = labelled_by(val.ids, labels)
+    found = labels.has(val.ids)
     if found.all():
         return val
     missing = first_few(val.ids[~found].tolist())
@@ -233,7 +232,7 @@ def _joined(
         inputs=inputs,
         y=y,
         split=Split(gold, val, selection, pool),
-        labels=labels.take(ids[labelled_by(ids, labels)]),
+        labels=labels.take(ids[labels.has(ids)]),
         test=test,
         features=parts[0].features,
     )
