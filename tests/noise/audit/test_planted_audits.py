@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
+from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import parse
 from noisyteacher.noise.audit import audit
@@ -163,6 +164,24 @@ def test_a_teacher_that_only_guesses():
     result = look(planted._replace(y=y))
     assert "nothing_trusted" in codes(result)
     assert result.recommendation.method == "GoldOnly()"
+
+
+def test_a_teacher_that_never_doubts():
+    planted = teachers.calibrated(0)
+    sure = np.eye(planted.val.shape[1])[planted.val.argmax(1)]
+    result = audit(sure, planted.y, replicates=200)
+    assert "hard_labels" in codes(result)
+    assert "every label is trusted alike" in advice(result)
+    assert "margins tell where" not in advice(result)
+
+
+def test_the_advice_is_for_what_the_student_reads():
+    planted = teachers.calibrated(0)
+    assert look(planted, kind="image").recommendation.method == "Consistency(inner=SLaM())"
+    tables = look(planted, kind="table").recommendation
+    assert tables.method == tables.without_views == "SLaM()"
+    with pytest.raises(InputError, match="not 'sound'"):
+        look(planted, kind="sound")
 
 
 def test_a_large_pool_makes_no_difference_out_of_a_tiny_one():

@@ -34,6 +34,7 @@ def audit(
     gold_ids: Any = None,
     gold_y: Any = None,
     gold_inputs: Any = None,
+    kind: str | None = None,
     lower_bound: Number = 0.5,
     threshold: Number = 0.9,
     replicates: int = 1000,
@@ -50,11 +51,14 @@ def audit(
         inputs: V's inputs for the gold-only probe: texts, or numbers (v, ...) such as embeddings.
         gold_ids: ids of A, which the teacher may have been trained on.
         gold_y, gold_inputs: A's classes and inputs, so that the probe learns from A too.
+        kind: "text", "image" or "table": what the student will read; by default as ``inputs``.
         lower_bound, threshold: those of ``TeacherNoise``.
         replicates, seed: of the bootstrap.
     """
     if replicates < _FEWEST_REPLICATES:
         raise InputError(f"replicates must be at least {_FEWEST_REPLICATES}, not {replicates}.")
+    if kind not in (None, "text", "image", "table"):
+        raise InputError(f'kind must be "text", "image" or "table", not {kind!r}.')
     store = _as_labels(labels)
     truth = class_numbers(y, store.classes)
     val_ids = store.ids if ids is None else _unique(ids)
@@ -75,7 +79,8 @@ def audit(
     )
     numbers = measure(case)
     findings = find(numbers)
-    return Audit(numbers, findings, recommend(numbers, findings))
+    probed = None if numbers.probe is None else numbers.probe.kind
+    return Audit(numbers, findings, recommend(numbers, findings, kind or probed))
 
 
 def _as_labels(labels_or_probs: LabelsOrProbs, first_id: int = 0) -> TeacherLabels:

@@ -75,6 +75,13 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
             f"V is too small: with {rows} rows the alpha curve is known to within ±{band / 2:.2f} "
             f"only. About {numbers.curve.rows_to_halve_band} rows would halve that.",
         )
+    if all_alike(numbers):
+        yield Finding(
+            "hard_labels",
+            True,
+            "All labels are equally sure, so nothing tells good ones from bad ones: store the "
+            "teacher's probabilities, where it has any.",
+        )
     if numbers.drift is None:
         yield Finding(
             "no_pool",
@@ -245,6 +252,11 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
 def too_small(numbers: Numbers) -> bool:
     """Whether V cannot tell trust from chance."""
     return numbers.val_rows < FEWEST_ROWS or numbers.curve.band_width > WIDEST_BAND
+
+
+def all_alike(numbers: Numbers) -> bool:
+    """Whether all labels are equally sure, as one-hot ones are."""
+    return numbers.curve.margin[0] == numbers.curve.margin[-1]
 
 
 def temperature_helps(numbers: Numbers) -> bool:

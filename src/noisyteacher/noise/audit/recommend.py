@@ -37,14 +37,15 @@ class Recommendation:
     reasons: list[str]
 
 
-def recommend(numbers: Numbers, findings: Sequence[Finding]) -> Recommendation:
-    """The best guess that the numbers and what was found in them allow."""
+def recommend(
+    numbers: Numbers, findings: Sequence[Finding], kind: str | None = None
+) -> Recommendation:
+    """The best guess that the numbers and what was found in them allow, for inputs of ``kind``."""
     against = list(_reasons_against(numbers))
     k, k_reason = _shortlist(numbers)
     per_class = found.curves_differ(numbers)
     slam = _slam(k, per_class, numbers)
     plain = against[0][0] if against else slam
-    kind = None if numbers.probe is None else numbers.probe.kind
     views = not against and kind != "table"
     reasons = [reason for _, reason in against]
     if not against:
@@ -109,9 +110,10 @@ def _reasons_against(numbers: Numbers) -> Iterator[tuple[str, str]]:
 
 def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterator[str]:
     trust = numbers.trust
+    where = "every label is trusted alike" if found.all_alike(numbers) else "its margins tell where"
     yield (
         f"SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of V and "
-        f"its margins tell where: the pool's {trust.rows} labels are worth about "
+        f"{where}: the pool's {trust.rows} labels are worth about "
         f"{trust.effective_labels.value:.0f} gold labels."
     )
     if numbers.probe is not None and not numbers.probe.clearly_worse:
