@@ -13,7 +13,7 @@ import orjson
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from noisyteacher.bench.results import read_rows
+from noisyteacher.bench.results import append_row, read_rows
 from noisyteacher.data import Tfidf, Tokens
 from noisyteacher.distill import (
     Distilled,
@@ -167,15 +167,26 @@ def test_students_side_by_side_are_those_trained_one_by_one(
 
 def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     run(make(), tmp_path / "run", quick=True)
-    with pytest.raises(InputError, match=r"holds a run with another data.* out= \(--out\)"):
+    with pytest.raises(InputError, match=r"holds a run with other files.* out= \(--out\)"):
         run(make(right=0.7), tmp_path / "run", quick=True)
     others = columns(320, 0.8)
     ids, texts, names = others["test"]
     swapped = gather(**others | {"test": (ids, texts, names[::-1])})
-    with pytest.raises(InputError, match="holds a run with another data"):
+    with pytest.raises(InputError, match="holds a run with other files"):
         run(swapped, tmp_path / "run", quick=True)
     with pytest.raises(InputError, match="another student"):
         run(make(), tmp_path / "run", student="mlp", quick=True)
+
+
+def test_a_better_student_of_an_earlier_call_is_named(tmp_path: Path) -> None:
+    run(make(), tmp_path / "run", quick=True)
+    gold = next(r for r in read_rows(tmp_path / "run" / "results.jsonl") if r.curve)
+    best = [*gold.curve[:-1], gold.curve[-1] | {"selection": 100.0}]
+    append_row(tmp_path / "run" / "results.jsonl", replace(gold, method="Vanilla()", curve=best))
+    with pytest.warns(
+        NoisyTeacherWarning, match=r"a better .*: Vanilla\(\), 100\.00 % on S"
+    ):
+        run(make(), tmp_path / "run", quick=True)
 
 
 def test_students_stopped_at_a_nan_loss_have_no_row(tmp_path: Path) -> None:
@@ -315,8 +326,8 @@ def test_the_floor_is_scikit_learns_logistic_regression() -> None:
     texts = np.array(task.inputs)
     best = 0.0
     expected = None
-    for strength in (0.1, 1.0, 10.0):
-        model = LogisticRegression(C=strength, max_iter=1000)
+    for strength in (0.1, 1.0, 10.0, 100.0):
+        model = LogisticRegression(C=strength, max_iter=2000)
         model.fit(vectorizer.transform(texts[rows]), task.y[rows])
         chosen = task.split.selection
         score = model.score(vectorizer.transform(texts[chosen]), task.y[chosen])

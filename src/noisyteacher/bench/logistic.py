@@ -18,12 +18,12 @@ from noisyteacher.bench.results import Row, append_row, read_rows
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.bench.students import trial_seed
 from noisyteacher.data import Split
+from noisyteacher.distill.floor import STRENGTHS
 from noisyteacher.errors import InputError
 from noisyteacher.machine import hardware
 from noisyteacher.train import EpochRecord, Inputs, TrainData
 
 NAME = "LogisticRegression()"
-STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # scikit-learn's C
 
 
 def write_logistic_rows(run: BenchRun, labeled: int) -> None:

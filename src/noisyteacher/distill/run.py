@@ -20,8 +20,8 @@ from noisyteacher.distill.generations import next_labels
 from noisyteacher.distill.inputs import InputFormat, fit_format
 from noisyteacher.distill.matching import warn
 from noisyteacher.distill.outcome import Distilled, Outcome
-from noisyteacher.distill.recommend import audit_teacher, recommended_method
-from noisyteacher.distill.run_folder import claim_folder, record, results_row
+from noisyteacher.distill.recommend import audit_teacher
+from noisyteacher.distill.run_folder import better_before, claim_folder, record, results_row
 from noisyteacher.distill.student import Student
 from noisyteacher.distill.student_folder import save_student
 from noisyteacher.distill.students import AUTO, featurizer_for, student_for, training_for
@@ -30,7 +30,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
-from noisyteacher.methods import Method, check_store
+from noisyteacher.methods import Method, check_store, parse
 from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.device import choose_device
@@ -130,7 +130,7 @@ def run_distill(
         claim_folder(folder, task, run.spec, run.config, settings.seed, inputs.flip)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
     found = audit_teacher(task, say)
-    recommended = recommended_method(found, task)
+    recommended = parse(found.recommendation.method)
     say(f"The audit recommends {recommended!r}.")
     if folder is not None:
         write_atomic(
@@ -292,6 +292,13 @@ def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
         done.student.spec = done.student.spec.build().spec
     done.student.about = done.about(hardware(run.device))
     if run.folder is not None and finished:
+        if (better := better_before(run.folder, outcomes)) is not None:
+            name, selection = better
+            warn(
+                f"An earlier call left a better student in {run.folder}: {name}, {selection:.2f} % "
+                f"on S. Add it to the methods (--method {name!r}) to keep it; it is not trained "
+                "again."
+            )
         save_student(run.folder / "student", done.student, write_card(done), overwrite=True)
         # A student kept by an earlier call may have left one.
         (run.folder / "noise.json").unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,20 @@ from noisyteacher.files import write_atomic
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import TrainConfig
 
+# What differs, as the one who gave it would say.
+_CHANGED = {
+    "data": "other files: gold, pool, teacher labels, validation or test rows",
+    "student_training": "other training, such as other epochs (--epochs)",
+    "flip": "another flip of images (--no-flip)",
+}
+
 
 def claim_folder(
     folder: Path, task: Task, student: ModelSpec, training: TrainConfig, seed: int, flip: bool
 ) -> None:
     """Write the recipe; refuse a folder that holds a run on other data or of another student."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; the run needs a folder: out= (--out).")
     path = folder / "recipe.json"
     lasting = {
         "name": "distill",
@@ -43,8 +53,8 @@ def claim_folder(
         changed = [name for name in lasting if stored.get(name) != lasting[name]]
         if changed:
             raise InputError(
-                f"{folder} holds a run with another {changed[0]}; choose another folder with out= "
-                "(--out)."
+                f"{folder} holds a run with {_CHANGED.get(changed[0], f'another {changed[0]}')}; "
+                "choose another folder with out= (--out)."
             )
         return
     write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))
@@ -75,15 +85,30 @@ def _data_hash(task: Task) -> str:
 
 def record(folder: Path, row: Row) -> None:
     """Append a results row, once: a resumed run comes by its finished students again."""
+    if all(stored.key != row.key for stored in _rows(folder)):
+        append_row(folder / "results.jsonl", row)
+
+
+def better_before(folder: Path, outcomes: Sequence[Outcome]) -> tuple[str, float] | None:
+    """The best student on S that earlier calls left here, where none of these is as good."""
+    mine = {(Candidate(o.candidate.method).name, o.candidate.generation) for o in outcomes}
+    earlier = [
+        (row.method, float(row.curve[-1]["selection"]))
+        for row in _rows(folder)
+        if (row.method, row.generation) not in mine and row.curve and row.curve[-1]["selection"]
+    ]
+    best = max(earlier, key=lambda pair: pair[1], default=None)
+    kept = max(outcome.selection for outcome in outcomes)
+    return best if best is not None and best[1] > kept else None
+
+
+def _rows(folder: Path) -> Iterator[Row]:
     path = folder / "results.jsonl"
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            stored = Row(**orjson.loads(line))
+            yield Row(**orjson.loads(line))
         except (orjson.JSONDecodeError, TypeError):
             continue  # cut off by a kill
-        if stored.key == row.key:
-            return
-    append_row(path, row)
 
 
 def results_row(

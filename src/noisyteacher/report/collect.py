@@ -133,9 +133,10 @@ def _write_audit(run: BenchRun, labels: TeacherLabels, parts: Split, path: Path)
     ids = run.dataset.ids
     found = audit(
         labels.take(ids[parts.val]),
-        run.dataset.y[parts.val],
+        [run.dataset.classes[label] for label in run.dataset.y[parts.val]],
         pool=labels.take(ids[parts.pool]),
         gold_ids=ids[parts.gold],
+        kind=run.dataset.kind,
     )
     write_atomic(path, orjson.dumps(found.to_dict()))
 
