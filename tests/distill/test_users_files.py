@@ -245,3 +245,12 @@ def test_a_folder_of_parquet_files_keeps_its_columns_names(tmp_path: Path) -> No
 def test_repeated_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="several columns 'a'"):
         read_examples(write(tmp_path / "x.csv", "id,a,a,label", "1,2,3,b"))
+
+
+def test_files_are_read_as_import_and_audit_read_them(tmp_path: Path) -> None:
+    (tmp_path / "seed=3").mkdir()
+    path = tmp_path / "seed=3" / "pool.parquet"
+    pq.write_table(pa.table({"id": [1], "a": [2.0]}), path)
+    assert read_examples(path, labelled=False).features == ("a",)
+    gold = write(tmp_path / "gold.csv", "id,text,label", "0,x,true", "1,y,false")
+    assert with_classes(read_examples(gold), ("1", "0")).y.tolist() == [0, 1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
+from noisyteacher.cli.options import Device, IdColumn, ImageSize, LabelColumn, TextColumn
 from noisyteacher.distill import students
 from noisyteacher.errors import NoisyTeacherWarning
 
@@ -82,9 +82,7 @@ def distill(
     ] = False,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
-    label_column: Annotated[
-        str | None, typer.Option(help="The column of true labels (default: label).")
-    ] = None,
+    label_column: LabelColumn = None,
     image_size: ImageSize = None,
     flip: Annotated[
         bool, typer.Option(help="Whether images may be mirrored (not so for digits or letters).")

@@ -14,18 +14,16 @@ import pyarrow.compute as pc
 from noisyteacher.data.classes import class_numbers
 from noisyteacher.data.source import Part, ReadOptions, Source, no_rows, row_ids
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.labels.importers.user_tables import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    TEXT_COLUMNS,
+    first_present,
+)
 
 IMAGE_COLUMNS = ("img", "image")
-TEXT_COLUMNS = ("text",)
-LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
-ID_COLUMNS = ("id", "ID", "Id")
 # What pandas calls an index without a name, in Parquet and in CSV files.
 _NAMELESS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")
-
-
-def first_present(candidates: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The first candidate that is a column."""
-    return next((name for name in candidates if name in columns), None)
 
 
 def label_column(columns: Sequence[str], options: ReadOptions, where: str) -> str | None:
@@ -178,9 +176,12 @@ def feature_names(table: pa.Table, columns: Sequence[str]) -> tuple[str, ...]:
     """A name for each of the features: a list column has one for each place in its lists."""
     names: list[str] = []
     for column in columns:
-        width = _feature(table[column], column, "the table").shape[1]
-        spread = [f"{column}[{i}]" for i in range(width)]
-        names += spread if pa.types.is_nested(table[column].type) else [column]
+        values = table[column]
+        if pa.types.is_nested(values.type):
+            width = pc.list_value_length(values.slice(0, 1))[0].as_py()
+            names += [f"{column}[{i}]" for i in range(width)]
+        else:
+            names.append(column)
     return tuple(names)
 
 

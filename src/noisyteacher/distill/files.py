@@ -13,29 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from noisyteacher.data import Dataset, load_dataset
 from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
-from noisyteacher.data.columns import (
-    ID_COLUMNS,
-    IMAGE_COLUMNS,
-    LABEL_COLUMNS,
-    TEXT_COLUMNS,
-    first_present,
-    id_column,
-    source_from_tables,
-)
+from noisyteacher.data.columns import IMAGE_COLUMNS, id_column, source_from_tables
 from noisyteacher.data.readers.folders import IMAGE_SUFFIXES, class_files, image_files
 from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
 from noisyteacher.errors import InputError, first_few
-from noisyteacher.labels.importers.lines import line_blocks
-from noisyteacher.labels.text_ids import with_whole_ids
-
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+from noisyteacher.labels.importers.user_tables import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    SUFFIXES,
+    TEXT_COLUMNS,
+    first_present,
+    read_table,
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ def read_examples(
         raise InputError(f"There is no file or folder {place}.")
     if place.is_dir():
         return _from_folder(place, options, labelled)
-    if place.suffix.lower() in _TABLES and not _holds_images(place):
+    if place.suffix.lower() in SUFFIXES and not _holds_images(place):
         return _from_table(place, options, labelled)
     found = load_dataset(
         place.absolute(), label=_label(place, options, labelled), **_common(options)
@@ -72,29 +66,35 @@ def _common(options: FileOptions) -> dict[str, Any]:
     return {"id_column": options.id_column or "auto", "image_size": options.image_size}
 
 
+def _named(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
+    return usual if given is None else (given,)
+
+
 def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
     """What to tell the reader about the label; Parquet files of a pool may well have none."""
     if labelled:
         return options.label_column or "auto"
     shards = [place] if place.is_file() else sorted(place.rglob("*.parquet"))
     if shards and shards[0].suffix == ".parquet":
-        candidates = LABEL_COLUMNS if options.label_column is None else (options.label_column,)
+        candidates = _named(options.label_column, LABEL_COLUMNS)
         return first_present(candidates, _open_parquet(shards[0]).schema_arrow.names)
     return "auto"
 
 
 def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
-    table, where = read_table(place, options), str(place)
+    where, labels = str(place), _named(options.label_column, LABEL_COLUMNS)
+    texts = _named(options.text_column, TEXT_COLUMNS)
+    table = read_table(place, _named(options.id_column, ID_COLUMNS), labels, texts)
     if table.num_rows == 0:
         raise InputError(f"{where} has no rows.")
     if options.text_column is not None:
         table = _with_text(table, options.text_column, where)
-    label = _label_column(table, options, labelled, where)
+    label = _label_column(table, labels, where) if labelled else None
     reading = ReadOptions(label=label, id_column=options.id_column or "auto")
     if not labelled:
         # An unused label must not be read as a feature.
-        used = options.label_column or first_present(LABEL_COLUMNS, table.column_names)
-        table = table.drop_columns([used]) if used in table.column_names else table
+        unused = first_present(labels, table.column_names)
+        table = table if unused is None else table.drop_columns([unused])
     key = id_column(table.column_names, reading, where)
     source = source_from_tables(_checked_text(table, key, label, where), None, reading, where)
     part = source.train
@@ -104,10 +104,7 @@ def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     return replace(made, features=source.features)
 
 
-def _label_column(table: pa.Table, options: FileOptions, labelled: bool, where: str) -> str | None:
-    if not labelled:
-        return None
-    candidates = LABEL_COLUMNS if options.label_column is None else (options.label_column,)
+def _label_column(table: pa.Table, candidates: Sequence[str], where: str) -> str:
     found = first_present(candidates, table.column_names)
     if found is None:
         raise InputError(
@@ -140,64 +137,6 @@ def _checked_text(table: pa.Table, key: str | None, label: str | None, where: st
             "name the text column with files=FileOptions(text_column=...) (--text-column)."
         )
     return table
-
-
-def read_table(path: Path, options: FileOptions) -> pa.Table:
-    """A CSV, TSV, JSONL or Parquet file as an Arrow table."""
-    try:
-        if path.suffix.lower() == ".parquet":
-            return pq.read_table(path)
-        if path.suffix.lower() in (".jsonl", ".ndjson"):
-            rows = _json_lines(path)
-            # Of all rows: the first may lack some, and must not hide them.
-            names = dict.fromkeys(name for row in rows for name in row)
-            return pa.table({name: [row.get(name) for row in rows] for name in names})
-        return _read_csv(path, options)
-    except (OSError, OverflowError, UnicodeDecodeError, pa.ArrowException) as error:
-        if path.is_file() and path.stat().st_size == 0:
-            raise InputError(f"{path} is empty.") from error
-        if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
-            raise InputError(f"{path} is not UTF-8; save the file as UTF-8.") from error
-        raise InputError(f"{path} cannot be read as a table: {error}") from error
-
-
-def _read_csv(path: Path, options: FileOptions) -> pa.Table:
-    parsing = pa_csv.ParseOptions(
-        delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True
-    )
-    names = pa_csv.open_csv(path, parse_options=parsing).schema.names
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InputError(f"{path} has several columns {first_few(repeated)}.")
-    key = options.id_column or first_present(ID_COLUMNS, names)
-    label = options.label_column or first_present(LABEL_COLUMNS, names)
-    text = options.text_column or first_present(TEXT_COLUMNS, names)
-    # As text: an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a text.
-    texts = {name: pa.string() for name in (key, label, text) if name is not None}
-    converting = pa_csv.ConvertOptions(column_types=texts)
-    table = pa_csv.read_csv(path, parse_options=parsing, convert_options=converting)
-    for name in table.column_names:
-        if pa.types.is_binary(table[name].type):
-            raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
-    return table if key is None else with_whole_ids(table, key)
-
-
-def _json_lines(path: Path) -> list[dict[str, Any]]:
-    rows = []
-    for block in line_blocks(path):
-        for number, line in enumerate(block.lines, block.first):
-            if not line.strip():
-                continue
-            try:
-                row = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, line {number}, is not a JSON object.")
-            rows.append(row)
-    if not rows:
-        raise InputError(f"{path} is empty.")
-    return rows
 
 
 def _holds_images(path: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import warnings
 from collections.abc import Hashable
 from dataclasses import replace
@@ -11,12 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from noisyteacher.data import Dataset
-from noisyteacher.data.classes import BOOLEANS
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.text_ids import WHOLE_NUMBER
-
-UNKNOWN = "-1"  # a label that is not known, as numbers have it
+from noisyteacher.labels.class_names import is_unknown, places_of
 
 
 def warn(text: str) -> None:
@@ -25,19 +21,12 @@ def warn(text: str) -> None:
 
 
 def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
-    """The same examples with labels as numbers in ``classes``, which are the teacher's.
-
-    Labels are matched by name. Class numbers (0, 1, ...) are places in ``classes`` where the
-    teacher's names are no numbers themselves.
-    """
+    """The same examples with labels as numbers in ``classes``, which are the teacher's."""
     if examples.classes == classes:
         return examples
-    used = [examples.classes[c] for c in np.unique(examples.y[examples.y >= 0])]
-    if UNKNOWN in used and UNKNOWN not in classes:
-        # A file of text cannot say otherwise that it does not know.
-        y = np.where(examples.y == examples.classes.index(UNKNOWN), -1, examples.y)
-        return with_classes(replace(examples, y=y), classes)
-    place = _places(examples, used, classes)
+    said = [examples.classes[c] for c in np.unique(examples.y[examples.y >= 0])]
+    used = [name for name in said if not is_unknown(name, classes)]
+    place = places_of(used, classes, examples.name)
     unknown = [name for name in used if name not in place]
     if unknown:
         raise InputError(
@@ -46,30 +35,6 @@ def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
         )
     number = np.array([place.get(name, -1) for name in (*examples.classes, "")], np.int64)
     return replace(examples, y=number[examples.y], classes=classes)
-
-
-def _places(examples: Dataset, used: list[str], classes: tuple[str, ...]) -> dict[str, int]:
-    """Which of the teacher's classes each label names."""
-    by_name = {name: i for i, name in enumerate(classes)}
-    if any(name in by_name for name in used):
-        return by_name
-    folded = {name.casefold(): i for name, i in by_name.items()}
-    if examples.classes == BOOLEANS:
-        if {"0", "1"} <= by_name.keys():
-            return {"false": by_name["0"], "true": by_name["1"]}
-        return folded
-    if set(folded) == set(BOOLEANS) and set(used) <= {"0", "1"}:
-        return {"0": folded["false"], "1": folded["true"]}
-    numbers = any(re.match(r"^[-+]?[0-9.]+$", name) for name in classes)
-    if numbers or not all(re.match(WHOLE_NUMBER, name) for name in used):
-        return by_name
-    if used and "0" not in used and int(used[0]) < len(classes):
-        warn(
-            f"The labels of {examples.name} are numbers, and none is 0: {used[0]} is taken for "
-            f"{classes[int(used[0])]!r}, counted from 0 among the teacher's classes; give class "
-            "names if that is wrong."
-        )
-    return {str(i): i for i in range(len(classes))}
 
 
 def with_features(examples: Dataset, names: tuple[str, ...], whose: str) -> Dataset:
@@ -104,20 +69,6 @@ def without_unlabelled(examples: Dataset) -> Dataset:
     first = first_few(examples.ids[examples.y < 0].tolist())
     warn(f"{lost} rows of {examples.name} have no label and are left out: {first}.")
     return rows(examples, known)
-
-
-def with_ids_like(examples: Dataset, ids: np.ndarray) -> Dataset:
-    """Ids as text or as numbers, whichever ``ids`` are: a CSV cannot tell "17" from 17."""
-    if ids.dtype.kind == examples.ids.dtype.kind:
-        return examples
-    if ids.dtype.kind == "U":
-        return replace(examples, ids=examples.ids.astype(np.str_))
-    if not all(re.match(WHOLE_NUMBER, key) for key in examples.ids.tolist()):
-        raise InputError(
-            f"The ids of {examples.name} are text ({first_few(examples.ids.tolist(), 2)}), those "
-            f"of the teacher's labels are numbers ({first_few(ids.tolist(), 2)})."
-        )
-    return replace(examples, ids=examples.ids.astype(np.int64))
 
 
 def pool_with_labels(pool: Dataset, labels: TeacherLabels) -> Dataset:

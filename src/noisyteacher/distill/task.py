@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from noisyteacher.distill.matching import (
     warn,
     with_classes,
     with_features,
-    with_ids_like,
     without_unlabelled,
 )
 from noisyteacher.errors import InputError, first_few
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.text_ids import ids_like
 
 MOST_HELD_OUT = 500  # rows of V and of S at most
 LEAST_GOLD = 20  # rows from which V and S can be split off
@@ -74,8 +74,12 @@ class Task:
 
 def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
     """Match classes and ids, split off what was not given, and put all rows together."""
+
+    def with_ids(part: Dataset) -> Dataset:
+        return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
+
     labelled = {
-        name: with_ids_like(without_unlabelled(with_classes(part, labels.classes)), labels.ids)
+        name: with_ids(without_unlabelled(with_classes(part, labels.classes)))
         for name, part in (
             ("gold", given.gold),
             ("V", given.val),
@@ -90,8 +94,7 @@ def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
     _check_kinds(labelled | {"pool": pool})
     check_disjoint(labelled)
     _warn_of_absent_classes(labelled["gold"], labels.classes)
-    pool = with_ids_like(pool, labels.ids)
-    pool = pool_with_labels(pool_without(pool, labelled), labels)
+    pool = pool_with_labels(pool_without(with_ids(pool), labelled), labels)
     test = labelled.pop("test", None)
     sets = _with_val_and_selection(labelled, labels, seed)
     _warn_of_copies(sets, test)

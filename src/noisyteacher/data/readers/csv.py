@@ -12,17 +12,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from noisyteacher.data.columns import (
+from noisyteacher.data.columns import source_from_tables
+from noisyteacher.data.readers.parts import PartFiles, by_part
+from noisyteacher.data.source import Found, ReadOptions, Source
+from noisyteacher.errors import InputError
+from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
     TEXT_COLUMNS,
     first_present,
-    source_from_tables,
+    is_untyped,
+    read_table,
 )
-from noisyteacher.data.readers.parts import PartFiles, by_part
-from noisyteacher.data.source import Found, ReadOptions, Source
-from noisyteacher.errors import InputError
-from noisyteacher.labels.importers.user_tables import is_untyped, read_table
 from noisyteacher.labels.text_ids import with_whole_ids
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from noisyteacher.data.columns import (
     IMAGE_COLUMNS,
-    first_present,
     id_column,
     ids_from,
     label_column,
@@ -27,6 +26,7 @@ from noisyteacher.data.columns import (
 from noisyteacher.data.readers.parts import PartFiles, by_part
 from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
 from noisyteacher.errors import InputError
+from noisyteacher.labels.importers.user_tables import first_present
 
 _ROWS_AT_ONCE = 256
 
