@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -254,3 +256,36 @@ def test_files_are_read_as_import_and_audit_read_them(tmp_path: Path) -> None:
     assert read_examples(path, labelled=False).features == ("a",)
     gold = write(tmp_path / "gold.csv", "id,text,label", "0,x,true", "1,y,false")
     assert with_classes(read_examples(gold), ("1", "0")).y.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "folder", "images", "npz"])
+def test_minus_one_is_a_class_where_the_teacher_has_one(tmp_path: Path, kind: str) -> None:
+    said = [1, -1, 1, -1]
+    columns: dict[str, list[Any]] = {"id": [0, 1, 2, 3], "text": list("abcd"), "label": said}
+    path = tmp_path / f"gold.{kind}"
+    if kind == "csv":
+        rows = zip(*columns.values(), strict=True)
+        write(path, ",".join(columns), *(",".join(map(str, row)) for row in rows))
+    elif kind == "jsonl":
+        write(path, *(json.dumps(row) for row in pa.table(columns).to_pylist()))
+    elif kind == "npz":
+        np.savez(path, inputs=np.zeros((4, 2)), labels=np.array(said))
+    elif kind == "images":
+        (tmp_path / "gold").mkdir()
+        path = tmp_path / "gold" / "gold.parquet"
+        Image.new("RGB", (4, 4)).save(tmp_path / "one.png")
+        columns["image"] = [(tmp_path / "one.png").read_bytes()] * 4
+        pq.write_table(pa.table(columns), path)
+    else:
+        path = tmp_path / "gold.parquet"
+        pq.write_table(pa.table(columns), path)
+    examples = read_examples(tmp_path if kind == "folder" else path)
+    assert with_classes(examples, ("-1", "1")).y.tolist() == [1, 0, 1, 0]
+    assert with_classes(examples, ("0", "1")).y.tolist() == [1, -1, 1, -1]
+
+
+def test_an_empty_label_is_unknown_also_beside_a_class_called_minus_one(tmp_path: Path) -> None:
+    table = pa.table({"id": [0, 1, 2], "text": list("abc"), "label": [-1, None, 1]})
+    pq.write_table(table, tmp_path / "gold.parquet")
+    examples = read_examples(tmp_path / "gold.parquet")
+    assert with_classes(examples, ("-1", "1")).y.tolist() == [0, -1, 1]

@@ -14,14 +14,20 @@ def class_numbers(
     train: pa.ChunkedArray | pa.Array,
     test: pa.ChunkedArray | pa.Array | None,
     names: tuple[str, ...] = (),
+    *,
+    numbers_are_names: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Labels of both parts as int64 (-1: unknown), and the classes' names.
 
-    Whole numbers are class numbers as they stand. Text is a class name; the names found in the
-    training part, sorted, are the classes. Booleans are the classes "false" and "true".
+    Whole numbers are class numbers as they stand; or, where no ``names`` are given, class names
+    as text is: with ``numbers_are_names``, for labels that a teacher's classes are still to meet,
+    one of which may be called -1. Text is a class name; the names found in the training part,
+    sorted, are the classes. Booleans are the classes "false" and "true".
     """
     if pa.types.is_dictionary(train.type):
         train = train.cast(train.type.value_type)
+    if numbers_are_names and not names and pa.types.is_integer(train.type):
+        train, test = (None if part is None else part.cast(pa.string()) for part in (train, test))
     if pa.types.is_string(train.type) or pa.types.is_large_string(train.type):
         known = names or tuple(sorted({v for v in train.to_pylist() if v}))
         y, test_y = (_by_name(column, known) for column in (train, test))

@@ -69,7 +69,11 @@ def ids_from(table: pa.Table, column: str | None, part: str) -> np.ndarray:
 
 
 def labels_from(
-    train: pa.Table, test: pa.Table | None, column: str | None, names: tuple[str, ...]
+    train: pa.Table,
+    test: pa.Table | None,
+    column: str | None,
+    names: tuple[str, ...],
+    options: ReadOptions,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Class numbers of both parts and the classes' names; all unknown where there is no column."""
     if column is None:
@@ -77,7 +81,9 @@ def labels_from(
         return np.full(train.num_rows, -1), np.full(test_rows, -1), names
     has_test = test is not None and column in test.column_names
     test_y = test[column] if test is not None and has_test else None
-    y, numbers, classes = class_numbers(train[column], test_y, names)
+    y, numbers, classes = class_numbers(
+        train[column], test_y, names, numbers_are_names=options.numbers_are_names
+    )
     if test is not None and not has_test:
         numbers = np.full(test.num_rows, -1)
     return y, numbers, classes
@@ -95,7 +101,7 @@ def source_from_tables(
         raise InputError(f"{where} has no training rows.")
     columns = train.column_names
     label, key = label_column(columns, options, where), id_column(columns, options, where)
-    y, test_y, classes = labels_from(train, test, label, names)
+    y, test_y, classes = labels_from(train, test, label, names, options)
     text = first_present(TEXT_COLUMNS, columns)
     features = [name for name in columns if name not in (label, key)]
     if not text:

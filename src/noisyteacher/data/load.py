@@ -41,6 +41,7 @@ def load_dataset(
     id_column: str | None = "auto",
     attribute: str = "Male",
     image_size: int | None = None,
+    numbers_are_names: bool = False,
 ) -> Dataset:
     """Read a dataset: a name inside the data folder, a path, or the bundled ``"digits"``.
 
@@ -50,13 +51,15 @@ def load_dataset(
     ``target``, ``class`` or ``y``, and ``id``; None says there is none. Rows without ids get
     "train/0", "train/1", ... ``attribute`` is CelebA's label. ``image_size`` is the side of stored
     images; by default the size that a source's images share, else 256 (64 for CelebA).
+    ``numbers_are_names`` takes the labels 0, 1, ... of tables and archives for class names, as
+    text is, and -1 too, which is else unknown.
     """
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}.")
     if str(name_or_path) == BUNDLED:
         return _dataset(BUNDLED, digits.read())
     place = _locate(name_or_path, data)
-    options = ReadOptions(label, id_column, attribute, image_size)
+    options = ReadOptions(label, id_column, attribute, image_size, numbers_are_names)
     found = _recognise(place, options)
     name = place.resolve().name
     if place.is_file():

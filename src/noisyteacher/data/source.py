@@ -17,12 +17,14 @@ class ReadOptions:
 
     ``label`` and ``id_column`` name columns; "auto" looks for the usual names, None says there is
     none. ``attribute`` is CelebA's. ``image_size`` is the side of the stored images.
+    ``numbers_are_names`` reads whole numbers as class names, for a teacher's classes to meet.
     """
 
     label: str | None = "auto"
     id_column: str | None = "auto"
     attribute: str = "Male"
     image_size: int | None = None
+    numbers_are_names: bool = False
 
 
 @dataclass(frozen=True)

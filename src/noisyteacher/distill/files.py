@@ -63,7 +63,11 @@ def read_examples(
 
 
 def _common(options: FileOptions) -> dict[str, Any]:
-    return {"id_column": options.id_column or "auto", "image_size": options.image_size}
+    return {
+        "id_column": options.id_column or "auto",
+        "image_size": options.image_size,
+        "numbers_are_names": True,  # the teacher says later what its classes are called
+    }
 
 
 def _named(given: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,7 +94,7 @@ def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     if options.text_column is not None:
         table = _with_text(table, options.text_column, where)
     label = _label_column(table, labels, where) if labelled else None
-    reading = ReadOptions(label=label, id_column=options.id_column or "auto")
+    reading = ReadOptions(label, options.id_column or "auto", numbers_are_names=True)
     if not labelled:
         # An unused label must not be read as a feature.
         unused = first_present(labels, table.column_names)

@@ -61,7 +61,9 @@ def _table(files: Sequence[Path], options: ReadOptions) -> pa.Table:
         return table
     key, label = (first_present(names, table.column_names) for names in (keys, labels))
     table = table if key is None else with_whole_ids(table, key)
-    return table if label is None else _with_numbers(table, label)
+    if label is None or options.numbers_are_names:
+        return table
+    return _with_numbers(table, label)
 
 
 def _named(option: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:

@@ -30,10 +30,10 @@ def find(place: Path, options: ReadOptions) -> Found | None:
     files = [place] if place.is_file() else sorted(place.glob("*.npz"))
     if len(files) != 1 or files[0].suffix != ".npz":
         return None
-    return Found("NumPy archive", (files[0],), lambda: _read(files[0]))
+    return Found("NumPy archive", (files[0],), lambda: _read(files[0], options))
 
 
-def _read(file: Path) -> Source:
+def _read(file: Path, options: ReadOptions) -> Source:
     try:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
@@ -44,7 +44,7 @@ def _read(file: Path) -> Source:
         raise InputError(f"{file} has neither 'x_train' nor 'inputs'; it has {first_few(arrays)}.")
     x, y, x_test, y_test = keys
     kind = _kind(arrays[x], file)
-    train_y, test_y, classes = _labels(arrays, y, y_test, len(arrays[x]))
+    train_y, test_y, classes = _labels(arrays, y, y_test, len(arrays[x]), options)
     train = Part(_ids(arrays, "ids", "train", len(train_y)), train_y, _inputs(arrays[x], kind))
     if x_test not in arrays:
         return Source(kind, classes, train, no_rows(train.inputs))
@@ -82,13 +82,14 @@ def _inputs(array: np.ndarray, kind: Kind) -> np.ndarray | list[str]:
 
 
 def _labels(
-    arrays: Mapping[str, np.ndarray], y: str, y_test: str, rows: int
+    arrays: Mapping[str, np.ndarray], y: str, y_test: str, rows: int, options: ReadOptions
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     names = tuple(str(name) for name in arrays.get("classes", ()))
     if y not in arrays:
         return np.full(rows, -1), np.empty(0, np.int64), names
     test = pa.array(arrays[y_test].reshape(-1)) if y_test in arrays else None
-    return class_numbers(pa.array(arrays[y].reshape(-1)), test, names)
+    train = pa.array(arrays[y].reshape(-1))
+    return class_numbers(train, test, names, numbers_are_names=options.numbers_are_names)
 
 
 def _ids(arrays: Mapping[str, np.ndarray], key: str, part: str, rows: int) -> np.ndarray:

@@ -57,7 +57,8 @@ def _read(parts: PartFiles, options: ReadOptions) -> Source:
     wanted = [name for name in (label, key) if name]
     train = _table(parts.train, wanted)
     test_files, test = _test_table(parts, label, wanted)
-    y, test_y, classes = labels_from(train, test, label, _class_names(schema, label))
+    names = _class_names(schema, label)
+    y, test_y, classes = labels_from(train, test, label, names, options)
     train_part = Part(ids_from(train, key, "train"), y, _images(parts.train, image, len(y)))
     if test is None:
         return Source("image", classes, train_part, no_rows(train_part.inputs))
