@@ -107,7 +107,8 @@ def test_gold_rows_without_teacher_labels_are_never_in_v() -> None:
 
 def test_class_numbers_are_places_among_the_teachers_names() -> None:
     by_name = gathered(SPLIT_OFF)
-    by_number = gathered(SPLIT_OFF, gold=(IDS[GOLD], TEXTS[GOLD], Y[GOLD]))
+    told = "gold are numbers: 0 is taken for 'bad', 1 for 'good'"
+    by_number = gathered(told, SPLIT_OFF, gold=(IDS[GOLD], TEXTS[GOLD], Y[GOLD]))
     np.testing.assert_array_equal(by_name.y, by_number.y)
 
 

@@ -11,6 +11,7 @@ from noisyteacher.labels.text_ids import WHOLE_NUMBER
 
 UNKNOWN = "-1"  # a label that is not known, as numbers have it
 _BOOLEANS = {"false", "true"}
+_SHOWN = 3  # numbers that a warning explains
 
 
 def is_unknown(label: str | None, classes: Sequence[str]) -> bool:
@@ -27,7 +28,7 @@ def places_of(used: Sequence[str], classes: Sequence[str], where: str) -> dict[s
     Args:
         used: the labels that there are, without those that are unknown.
         classes: the teacher's.
-        where: the labels' place, for a warning about numbers that may count from 1.
+        where: the labels' place, for the warning that numbers are taken for places.
     """
     by_name = {name: place for place, name in enumerate(classes)}
     if any(name in by_name for name in used):
@@ -42,13 +43,21 @@ def places_of(used: Sequence[str], classes: Sequence[str], where: str) -> dict[s
     called_by_numbers = any(re.match(r"^[-+]?[0-9.]+$", name) for name in classes)
     if called_by_numbers or not all(re.match(WHOLE_NUMBER, name) for name in used):
         return by_name
-    lowest = min(used, key=int, default="0")
-    if lowest != "0" and int(lowest) < len(classes):
-        warnings.warn(
-            f"The labels of {where} are numbers, and none is 0: {lowest} is taken for "
-            f"{classes[int(lowest)]!r}, counted from 0 among the teacher's classes; give class "
-            "names if that is wrong.",
-            NoisyTeacherWarning,
-            stacklevel=3,
-        )
+    _warn_of_places(used, classes, where)
     return {str(place): place for place in range(len(classes))}
+
+
+def _warn_of_places(used: Sequence[str], classes: Sequence[str], where: str) -> None:
+    """Say which class each number is taken for: the user may count in another order, or from 1."""
+    taken = sorted(int(name) for name in used if int(name) < len(classes))
+    if not taken:
+        return
+    told = f"{taken[0]} is taken for {classes[taken[0]]!r}"
+    told += "".join(f", {place} for {classes[place]!r}" for place in taken[1:_SHOWN])
+    more = ", ..." if len(taken) > _SHOWN else ""
+    warnings.warn(
+        f"The labels of {where} are numbers{'' if taken[0] == 0 else ', and none is 0'}: {told}"
+        f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong.",
+        NoisyTeacherWarning,
+        stacklevel=4,
+    )

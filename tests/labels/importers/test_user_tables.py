@@ -104,7 +104,6 @@ def test_names_come_before_places() -> None:
         return [found.get(name) for name in used]
 
     assert places(("2", "1", "0"), "0", "2") == [2, 0]
-    assert places(("cat", "dog"), "0", "1") == [0, 1]
     assert places(("cat", "dog"), "cat", "1") == [0, None]
     assert places(("cat", "dog"), "01") == [None]
     assert places(("10", "20"), "0", "1") == [None, None]
@@ -113,6 +112,16 @@ def test_names_come_before_places() -> None:
     assert places(("1", "0"), "true", "false") == [0, 1]
     with pytest.warns(NoisyTeacherWarning, match="of t are numbers, and none is 0: 2 is taken"):
         assert places(("a", "b", "c"), "10", "2") == [None, 2]
+
+
+def test_numbers_that_are_taken_for_places_are_always_told() -> None:
+    told = "of t are numbers: 0 is taken for 'positive', 1 for 'negative', counted from 0"
+    with pytest.warns(NoisyTeacherWarning, match=told):
+        assert places_of(("1", "0"), ("positive", "negative"), "t")["0"] == 0
+    with pytest.warns(
+        NoisyTeacherWarning, match=r"0 is taken for 'a', 2 for '\{c\}', 3 for 'd', \.\.\."
+    ):
+        places_of(("4", "3", "2", "0"), ("a", "b", "{c}", "d", "e"), "t")
 
 
 def test_minus_one_is_unknown_unless_a_class_is_called_so() -> None:
