@@ -140,6 +140,16 @@ def test_tables(tmp_path: Path) -> None:
     assert load_student(out / "student").predict(table).shape == (7,)
 
 
+def test_classes_may_stand_in_a_json_file(tmp_path: Path) -> None:
+    folder, out = write_digit_tables(tmp_path / "data"), tmp_path / "run"
+    names = tmp_path / "names.json"
+    names.write_text('["none, or zero", "one", "two"]')
+    options = ["--out", out, *FAST, "--quick", "--classes", names]
+    found = printed(*on(folder, "parquet", "probs.npy"), *options)
+    assert any("0 is taken for 'none, or zero', 1 for 'one'" in note for note in found["notes"])
+    assert load_student(out / "student").classes == ("none, or zero", "one", "two")
+
+
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     folder = write_reviews(tmp_path / "data")
     out = ["--out", tmp_path / "run", *FAST]

@@ -75,7 +75,11 @@ def distill(
         int | None, typer.Option(min=1, help="Epochs of each student (default: by kind of data).")
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Class names of .npy probabilities, with commas between.")
+        str | None,
+        typer.Option(
+            help="Class names of .npy probabilities, with commas between, or a .json file with a "
+            "list of them."
+        ),
     ] = None,
     logits: Annotated[
         bool, typer.Option("--logits", help="The numbers in a --labels file are logits.")
@@ -101,6 +105,7 @@ def distill(
     again with the same files, the run goes on where it was.
     """
     from noisyteacher.distill import DistillSettings, FileOptions, gather, run_distill
+    from noisyteacher.labels.importers import parse_classes
     from noisyteacher.methods import parse
 
     say = _quiet if json else _say
@@ -122,7 +127,7 @@ def distill(
             val=val,
             selection=selection,
             test=test,
-            classes=None if classes is None else [name.strip() for name in classes.split(",")],
+            classes=None if classes is None else list(parse_classes(classes)),
             logits=logits,
             files=FileOptions(id_column, text_column, label_column, image_size),
             seed=seed,
