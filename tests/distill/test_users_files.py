@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import runpy
@@ -290,3 +291,13 @@ def test_an_empty_label_is_unknown_also_beside_a_class_called_minus_one(tmp_path
     pq.write_table(table, tmp_path / "gold.parquet")
     examples = read_examples(tmp_path / "gold.parquet")
     assert with_classes(examples, ("-1", "1")).y.tolist() == [0, -1, 1]
+
+
+def test_rows_of_packed_files_are_named_as_those_of_plain_ones(tmp_path: Path) -> None:
+    plain = write(tmp_path / "pool.csv", "text", "x", "y")
+    packed = tmp_path / "pool.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    found = read_examples(packed, labelled=False)
+    assert (found.name, found.ids.tolist()) == ("pool", ["pool/0", "pool/1"])
+    with pytest.raises(InputError, match="is packed; unpack it first"):
+        read_examples(write(tmp_path / "pool.csv.zip", "x"))

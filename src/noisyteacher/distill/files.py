@@ -25,10 +25,11 @@ from noisyteacher.errors import InputError, first_few
 from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
-    SUFFIXES,
     TEXT_COLUMNS,
     first_present,
+    is_table,
     read_table,
+    stem_of,
 )
 
 
@@ -54,7 +55,7 @@ def read_examples(
         raise InputError(f"There is no file or folder {place}.")
     if place.is_dir():
         return _from_folder(place, options, labelled)
-    if place.suffix.lower() in SUFFIXES and not _holds_images(place):
+    if is_table(place) and not _holds_images(place):
         return _from_table(place, options, labelled)
     found = load_dataset(
         place.absolute(), label=_label(place, options, labelled), **_common(options)
@@ -104,7 +105,7 @@ def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
     part = source.train
     assert not isinstance(part.inputs, EncodedImages)
     ids = _row_names(place, len(part.y)) if key is None else part.ids
-    made = _dataset(place.stem, source.kind, ids, part.inputs, part.y, source.classes)
+    made = _dataset(stem_of(place), source.kind, ids, part.inputs, part.y, source.classes)
     return replace(made, features=source.features)
 
 
@@ -215,12 +216,12 @@ def _whole(found: Dataset, place: Path, labelled: bool) -> Dataset:
     if len(ids) and str(ids[0]) == "train/0" and str(ids[-1]) == f"train/{len(ids) - 1}":
         ids = _row_names(place, len(ids))
     y = found.y if labelled else np.full(len(ids), -1, np.int64)
-    made = _dataset(place.stem, found.kind, ids, found.inputs, y, found.classes)
+    made = _dataset(stem_of(place), found.kind, ids, found.inputs, y, found.classes)
     return replace(made, features=found.features)
 
 
 def _row_names(place: Path, count: int) -> np.ndarray:
-    return np.array([f"{place.stem}/{row}" for row in range(count)], np.str_)
+    return np.array([f"{stem_of(place)}/{row}" for row in range(count)], np.str_)
 
 
 def _dataset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -13,7 +14,13 @@ import pytest
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels.class_names import is_unknown, places_of
 from noisyteacher.labels.importers import import_table
-from noisyteacher.labels.importers.user_tables import ids_in, read_table
+from noisyteacher.labels.importers.user_tables import (
+    ids_in,
+    is_untyped,
+    kind_of,
+    read_table,
+    stem_of,
+)
 from noisyteacher.labels.text_ids import ids_like
 
 COLUMNS = {"key": ["007", "12"], "note": ["1e3", "true"], "size": [1, 2]}
@@ -39,6 +46,14 @@ def test_every_format_gives_the_same_table(tmp_path: Path, kind: str) -> None:
     assert ids_in(table, "key", "t").tolist() == ["007", "12"]
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "ndjson"])
+def test_packed_text_is_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"t.{kind}.GZ"
+    path.write_bytes(gzip.compress(write(tmp_path, kind).read_bytes()))
+    assert read_table(path, ("id", "key"), ("text", "note")).to_pydict() == COLUMNS
+    assert (stem_of(path), kind_of(path), is_untyped(path)) == ("t", f".{kind}", "sv" in kind)
+
+
 def test_ids_of_a_csv_are_numbers_where_all_are_written_so(tmp_path: Path) -> None:
     path = write(tmp_path, "csv", {"id": ["7", "12"], "x": [1, 2]})
     assert ids_in(read_table(path, ("id",)), "id", "t").tolist() == [7, 12]
@@ -61,7 +76,18 @@ def test_a_folder_called_like_a_partition_adds_no_column(tmp_path: Path) -> None
         ("t.csv", "id,caf\xe9\n1,2\n".encode("latin-1"), "is not UTF-8"),
         ("t.csv", b"id,a\n1\n", r"cannot be read as a table: .*[^.]\.$"),
         ("t.csv", b"id,a\n,1\n", "1 empty values"),
-        ("t.jsonl", b'{"id": 1}\n{"id": "a"}\n', "cannot be read as a table"),
+        (
+            "t.jsonl",
+            b'{"id": 1}\n{"id": "1"}\n',
+            "the column 'id' holds numbers and text; ids are all text or all whole numbers",
+        ),
+        ("t.jsonl", b'{"a": true}\n{"a": [1]}\n', r"'a' holds true or false and lists\.$"),
+        ("t.jsonl", b'{"a": 18446744073709551615}\n', "'a' cannot be read: .* too large"),
+        ("t.parquet.gz", b"x", "t.parquet.gz is packed; unpack it first"),
+        ("t.csv.zip", b"x", "t.csv.zip is packed; unpack it first"),
+        ("t.csv.gz", b"id,a\n1,2\n", "cannot be read as a table"),
+        ("t.jsonl.gz", b'{"id": 1}\n', "is not a whole gzip file"),
+        ("t.jsonl.gz", gzip.compress(b'{"id": 1}\n' * 99)[:-9], "is not a whole gzip file"),
         ("t.jsonl", b'{"id": 1}\n{"id": \n', "line 2, is not JSON"),
         ("t.jsonl", b"[1]\n", "line 1, is not a JSON object"),
         ("t.parquet", b"PAR1", "cannot be read as a table"),

@@ -22,6 +22,7 @@ from noisyteacher.labels.importers.user_tables import (
     TEXT_COLUMNS,
     first_present,
     is_untyped,
+    kind_of,
     read_table,
 )
 from noisyteacher.labels.text_ids import with_whole_ids
@@ -35,7 +36,7 @@ _DECIMAL = r"^(-?(0|[1-9][0-9]{0,17})(\.[0-9]*)?)?$"
 def find(place: Path, options: ReadOptions) -> Found | None:
     """A file of text with a table, or a folder that holds CSV files."""
     files = [place] if place.is_file() else list(place.glob("*.csv"))
-    if not files or files[0].suffix.lower() not in _SUFFIXES:
+    if not files or kind_of(files[0]) not in _SUFFIXES:
         return None
     parts = PartFiles((place,), (), ()) if place.is_file() else by_part(files)
     return Found("CSV", parts.all, lambda: _read(parts, options))

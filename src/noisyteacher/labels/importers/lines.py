@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from noisyteacher.errors import InputError
 
@@ -23,13 +25,25 @@ class LineBlock(NamedTuple):
 
 
 def line_blocks(path: Path) -> Iterator[LineBlock]:
-    """The lines of a UTF-8 file that end in LF, CR LF or CR, with or without a byte order mark."""
+    """The lines of a UTF-8 file that end in LF, CR LF or CR, with or without a byte order mark.
+
+    A file whose name ends in ``.gz`` is unpacked on the way.
+    """
     number = 1
-    with path.open("rb", buffering=_BLOCK_BYTES) as file:
-        read = _reader_after_mark(file, path)
-        while lines := read(_BLOCK_BYTES):
-            yield LineBlock(number, lines)
-            number += len(lines)
+    with _open(path) as file:
+        try:
+            read = _reader_after_mark(file, path)
+            while lines := read(_BLOCK_BYTES):
+                yield LineBlock(number, lines)
+                number += len(lines)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise InputError(f"{path} is not a whole gzip file: {error}") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix.lower() == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb", buffering=_BLOCK_BYTES)
 
 
 class _ReturnLines:

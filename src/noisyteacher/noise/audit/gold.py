@@ -24,6 +24,7 @@ from noisyteacher.labels.importers.user_tables import (
     first_present,
     ids_in,
     read_table,
+    stem_of,
 )
 from noisyteacher.labels.text_ids import ids_like
 
@@ -92,7 +93,7 @@ def _read_ids(table: Any, id_column: str | None, labels: TeacherLabels, where: P
     if id_column is not None:
         raise InputError(f"{where} has no id column {id_column!r} among {first_few(columns, 10)}.")
     # As `label` and `distill` name them.
-    ids = np.array([f"{where.stem}/{row}" for row in range(table.num_rows)], np.str_)
+    ids = np.array([f"{stem_of(where)}/{row}" for row in range(table.num_rows)], np.str_)
     if not labels.has(ids).any():
         raise InputError(
             f"{where} has no column {ID_COLUMNS[0]!r} among {first_few(columns, 10)}, and the "
