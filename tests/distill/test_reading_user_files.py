@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from noisyteacher.distill import FileOptions, read_examples
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from user_files import write_digit_folders, write_digit_parquet
 
 ROWS = [("a", "fine, really", "good"), ("b", 'so "so"', "bad"), ("c", "fine", "good")]
@@ -70,7 +70,8 @@ def test_other_column_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("key,review,stars,mood\n7,fine,5,good\n8,poor,1,bad\n")
     options = FileOptions(id_column="key", text_column="review", label_column="mood")
-    found = read_examples(file, options)
+    with pytest.warns(NoisyTeacherWarning, match="the numbers in 'stars' are left out"):
+        found = read_examples(file, options)
     assert found.ids.tolist() == [7, 8]
     assert found.inputs == ["fine", "poor"]
     assert found.classes == ("bad", "good")
@@ -100,7 +101,12 @@ def test_images_in_folders_and_in_parquet_are_the_same(tmp_path: Path) -> None:
         (
             "gold.csv",
             "id,review,label\n1,x,y\n",
-            "'review' holds strings.*text_column=.*--text-column",
+            "'review' holds strings.*text_column=.*--text-column.*, or drop or encode",
+        ),
+        (
+            "gold.csv",
+            "file,label\na/1.PNG,x\nb/2.jpg,y\n",
+            "'file' holds paths of images, such as 'a/1.PNG'.*folder.* 'image' of a Parquet file",
         ),
         ("gold.csv", "id,text,label\n1,a,x\n1,b,y\n", "ids .* must be unique; repeated: 1"),
         ("gold.csv", "f,label\n1,0\nnan,1\n", "feature .f. has 1 missing values"),

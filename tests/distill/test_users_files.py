@@ -301,3 +301,15 @@ def test_rows_of_packed_files_are_named_as_those_of_plain_ones(tmp_path: Path) -
     assert (found.name, found.ids.tolist()) == ("pool", ["pool/0", "pool/1"])
     with pytest.raises(InputError, match="is packed; unpack it first"):
         read_examples(write(tmp_path / "pool.csv.zip", "x"))
+
+
+def test_numbers_beside_texts_are_left_out_with_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "pool.parquet"
+    columns = {"id": [4, 9], "text": ["x", "y"], "where": ["a", "b"], "label": [0, 1]}
+    index = {"__index_level_0__": [1, 0]}
+    pq.write_table(pa.table(columns | index), path)
+    assert read_examples(path, labelled=False).kind == "text"
+    numbers = {"stars": [5, 1], "embedding": [[0.5, 1.0], [1.0, 0.5]]}
+    pq.write_table(pa.table(columns | index | numbers), path)
+    with pytest.warns(NoisyTeacherWarning, match="numbers in 'stars', 'embedding' are left out"):
+        assert read_examples(path, labelled=False).inputs == ["x", "y"]

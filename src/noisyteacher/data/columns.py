@@ -103,8 +103,10 @@ def source_from_tables(
     label, key = label_column(columns, options, where), id_column(columns, options, where)
     y, test_y, classes = labels_from(train, test, label, names, options)
     text = first_present(TEXT_COLUMNS, columns)
-    features = [name for name in columns if name not in (label, key)]
-    if not text:
+    features = [name for name in columns if name not in (label, key, text)]
+    if text:
+        _warn_of_unused_numbers(train, features, where)
+    else:
         features = _without_index(train, features, where)
 
     def inputs_of(table: pa.Table) -> np.ndarray | list[str]:
@@ -147,13 +149,41 @@ def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.nda
     return features
 
 
-def _without_index(table: pa.Table, features: Sequence[str], where: str) -> list[str]:
-    """The columns without those that count rows: in files sorted by class they tell the class."""
+def _warn_of_unused_numbers(table: pa.Table, columns: Sequence[str], where: str) -> None:
+    index = _index_columns(table, columns)
+    numbers = [n for n in columns if n not in index and _holds_numbers(table[n].type)]
+    if numbers:
+        warnings.warn(
+            f"{where} has texts, which are all that a student reads: the numbers in "
+            f"{first_few(numbers)} are left out.",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
+
+
+def _holds_numbers(kind: pa.DataType) -> bool:
+    kind = kind.value_type if _is_list(kind) else kind
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _index_columns(table: pa.Table, columns: Sequence[str]) -> list[str]:
+    """The columns in which pandas wrote its index."""
     stored = (table.schema.metadata or {}).get(b"pandas", b"{}")
     named = [
         name for name in orjson.loads(stored).get("index_columns", []) if isinstance(name, str)
     ]
-    index = [n for n in features if n in named or _NAMELESS_INDEX.fullmatch(n)]
+    return [n for n in columns if n in named or _NAMELESS_INDEX.fullmatch(n)]
+
+
+def _without_index(table: pa.Table, features: Sequence[str], where: str) -> list[str]:
+    """The columns without those that count rows: in files sorted by class they tell the class."""
+    index = _index_columns(table, features)
     if index:
         warnings.warn(
             f"{where}: left out {first_few(index)}, an index that pandas wrote, not a feature.",
@@ -183,7 +213,7 @@ def feature_names(table: pa.Table, columns: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
     for column in columns:
         values = table[column]
-        if pa.types.is_nested(values.type):
+        if _is_list(values.type):
             width = pc.list_value_length(values.slice(0, 1))[0].as_py()
             names += [f"{column}[{i}]" for i in range(width)]
         else:
@@ -197,7 +227,7 @@ def _feature(values: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
         raise InputError(f"{where}: the feature {name!r} has {values.null_count} missing values.")
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.asarray(values.cast(pa.float32(), safe=False).to_numpy())[:, None]
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         lengths = pc.unique(pc.list_value_length(values)).to_pylist()
         if len(lengths) > 1:
             raise InputError(f"{where}: the lists in {name!r} differ in length.")

@@ -131,17 +131,30 @@ def _with_text(table: pa.Table, column: str, where: str) -> pa.Table:
 
 
 def _checked_text(table: pa.Table, key: str | None, label: str | None, where: str) -> pa.Table:
-    """Say how to name the text column where a column of strings would be refused as a feature."""
+    """Say what to do with a column of strings, which would be refused as a feature."""
     names = table.column_names
     if first_present(TEXT_COLUMNS, names) is not None:
         return table
-    strings = [n for n in names if n not in (key, label) and pa.types.is_string(table[n].type)]
+    strings = [n for n in names if n not in (key, label) and _holds_strings(table[n].type)]
+    for name in strings:
+        values = [value for value in table[name].to_pylist() if value]
+        if values and all(value.lower().endswith(IMAGE_SUFFIXES) for value in values):
+            raise InputError(
+                f"{where}: {name!r} holds paths of images, such as {values[0]!r}, which are not "
+                "followed; put the images of each class into a folder with its name (those of the "
+                "pool into one folder), or their bytes into the column 'image' of a Parquet file."
+            )
     if strings:
         raise InputError(
-            f"{where} has no column {TEXT_COLUMNS[0]!r}, and {first_few(strings)} holds strings; "
-            "name the text column with files=FileOptions(text_column=...) (--text-column)."
+            f"{where} has no column {TEXT_COLUMNS[0]!r}, and {first_few(strings)} "
+            f"{'holds' if len(strings) == 1 else 'hold'} strings; name the text column with "
+            "files=FileOptions(text_column=...) (--text-column), or drop or encode what is no text."
         )
     return table
+
+
+def _holds_strings(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _holds_images(path: Path) -> bool:
