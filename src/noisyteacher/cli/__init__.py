@@ -19,6 +19,7 @@ from noisyteacher.cli import (
     label,
     report,
 )
+from noisyteacher.cli.console import warnings_as_lines
 from noisyteacher.errors import InputError
 
 app = typer.Typer(
@@ -60,7 +61,8 @@ app.command(epilog=halfspace.EPILOG)(halfspace.halfspace)
 def main() -> None:
     """Run a verb; bad input is one sentence on stderr and exit code 2."""
     try:
-        app()
+        with warnings_as_lines():
+            app()
     except (InputError, OSError, ImportError) as error:
         # A full disk or a missing extra is the user's to mend, and says so in one sentence.
         typer.echo(f"Error: {error}", err=True)

@@ -83,7 +83,7 @@ def audit(
     import orjson
     from rich.console import Console
 
-    from noisyteacher.cli.distill import warnings_as_lines
+    from noisyteacher.cli.console import warnings_as_lines
     from noisyteacher.distill import FileOptions
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.noise.audit import audit as run_audit

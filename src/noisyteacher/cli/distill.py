@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.console import warnings_as_lines
 from noisyteacher.cli.options import Device, IdColumn, ImageSize, LabelColumn, TextColumn
 from noisyteacher.distill import students
-from noisyteacher.errors import NoisyTeacherWarning
 
 if TYPE_CHECKING:
     from noisyteacher.distill import Distilled
@@ -233,24 +230,3 @@ def _say(text: str) -> None:
 
 def _quiet(text: str) -> None:
     pass
-
-
-@contextmanager
-def warnings_as_lines() -> Iterator[list[str]]:
-    """Print this package's warnings as plain lines, once each, and collect them."""
-    notes: list[str] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", NoisyTeacherWarning)
-        warnings.showwarning = _collector(notes, warnings.showwarning)
-        yield notes
-
-
-def _collector(notes: list[str], usual: Callable[..., None]) -> Callable[..., None]:
-    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if not issubclass(category, NoisyTeacherWarning):
-            usual(message, category, *rest, **more)
-        elif str(message) not in notes:
-            notes.append(str(message))
-            typer.echo(f"Note: {message}", err=True)
-
-    return show
