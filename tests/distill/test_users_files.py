@@ -29,6 +29,11 @@ from noisyteacher.noise.audit import read_gold
 from user_files import write_digit_folders
 
 
+@pytest.fixture(autouse=True)
+def image_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
 def write(path: Path, *lines: str, encoding: str = "utf-8") -> Path:
     path.write_bytes("\n".join(lines).encode(encoding))
     return path
