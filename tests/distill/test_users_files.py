@@ -256,13 +256,13 @@ def test_repeated_columns_are_named(tmp_path: Path) -> None:
         read_examples(write(tmp_path / "x.csv", "id,a,a,label", "1,2,3,b"))
 
 
-def test_files_are_read_as_import_and_audit_read_them(tmp_path: Path) -> None:
-    (tmp_path / "seed=3").mkdir()
-    path = tmp_path / "seed=3" / "pool.parquet"
-    pq.write_table(pa.table({"id": [1], "a": [2.0]}), path)
-    assert read_examples(path, labelled=False).features == ("a",)
-    gold = write(tmp_path / "gold.csv", "id,text,label", "0,x,true", "1,y,false")
-    assert with_classes(read_examples(gold), ("1", "0")).y.tolist() == [0, 1]
+def test_labels_mean_what_they_mean_to_the_audit(tmp_path: Path) -> None:
+    labels = TeacherLabels.from_probs([0, 1], [[0.5, 0.5]] * 2, ["1", "0"])
+    gold = write(tmp_path / "gold.csv", "id,text,label", "0,x,true", "1,y,true")
+    assert with_classes(read_examples(gold), labels.classes).y.tolist() == [0, 0]
+    found = read_gold(gold, labels)
+    assert found.y is not None
+    assert found.y.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "folder", "images", "npz"])
