@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import gzip
 import json
 import re
 import runpy
@@ -69,6 +70,13 @@ def test_answers_of_an_llm(tmp_path: Path) -> None:
         "never_named": [],
         "rejected_file": str(listed),
     }
+
+
+def test_packed_files_are_read(tmp_path: Path) -> None:
+    table = b"id,cat,dog\na,0.75,0.25\nb,0.25,0.75\n"
+    (tmp_path / "p.csv.gz").write_bytes(gzip.compress(table))
+    assert printed(tmp_path / "p.csv.gz", "--out", tmp_path / "store")["rows"] == 2
+    assert TeacherLabels.open(tmp_path / "store").hard.tolist() == [0, 1]
 
 
 def test_the_summary_in_words(tmp_path: Path) -> None:

@@ -126,7 +126,9 @@ def import_labels(
 
 
 def _kind(sources: list[Path]) -> str:
-    kinds = {source: _KINDS.get(source.suffix.lower()) for source in sources}
+    from noisyteacher.labels.importers.user_tables import kind_of
+
+    kinds = {source: _KINDS.get(kind_of(source)) for source in sources}
     unknown = [str(source) for source, kind in kinds.items() if kind is None]
     if unknown:
         raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(_KINDS)}.")

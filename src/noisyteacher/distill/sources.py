@@ -18,7 +18,13 @@ from noisyteacher.distill.inputs import kind_of, rgb_images
 from noisyteacher.errors import InputError, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.ids import clean_ids
-from noisyteacher.labels.importers import ImportSettings, import_array, import_table, with_synonyms
+from noisyteacher.labels.importers import (
+    ImportSettings,
+    import_array,
+    import_table,
+    user_tables,
+    with_synonyms,
+)
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]
@@ -49,7 +55,9 @@ def as_examples(
     y = np.full(len(ids), -1, np.int64)
     names: tuple[str, ...] = ()
     if labelled:
-        y, _, names = class_numbers(pa.array(np.asarray(given[2]).tolist()), None)
+        y, _, names = class_numbers(
+            pa.array(np.asarray(given[2]).tolist()), None, numbers_are_names=True
+        )
     return Dataset(
         name=name,
         kind=kind,
@@ -93,7 +101,7 @@ def _read_labels(
         raise InputError(f"There are no teacher labels at {path}.")
     if path.is_dir():
         return TeacherLabels.open(path)
-    kind = path.suffix.lower()
+    kind = user_tables.kind_of(path)
     if kind in (".npy", ".npz"):
         ids = None
         if not _has_ids(path):
