@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import gzip
+import io
 import json
 import re
 import runpy
