@@ -166,6 +166,16 @@ def test_a_teacher_that_only_guesses():
     assert result.recommendation.method == "GoldOnly()"
 
 
+def test_two_classes_in_the_wrong_order():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    right = rng.beta(4, 2, 400)  # the chance it gives to the true class
+    probs = np.where(y[:, None] == np.arange(2), right[:, None], 1 - right[:, None])
+    assert "swapped" not in codes(audit(probs, y, replicates=200))
+    turned = audit(probs[:, ::-1], y, replicates=200)
+    assert any("look swapped" in warning for warning in turned.warnings)
+
+
 def test_a_teacher_that_never_doubts():
     planted = teachers.calibrated(0)
     sure = np.eye(planted.val.shape[1])[planted.val.argmax(1)]

@@ -177,6 +177,14 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _about_classes(numbers: Numbers) -> Iterator[Finding]:
+    accuracy = numbers.quality.accuracy
+    if numbers.num_classes == 2 and accuracy.high < 0.5:
+        yield Finding(
+            "swapped",
+            True,
+            f"The teacher is wrong more often than right ({accuracy.value:.1%} of V): the two "
+            "classes look swapped, in its labels or in the true ones. Check their order.",
+        )
     per_class = numbers.per_class
     broken = [c for c in per_class.classes if c.broken]
     if broken:
