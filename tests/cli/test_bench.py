@@ -63,6 +63,12 @@ def test_rows_a_table_and_a_page(tmp_path: Path) -> None:
     assert all(Path(orjson.loads(line)["file"]).exists() for line in result.stdout.splitlines())
 
 
+def test_a_real_command_tries_out_with_smoke_behind_it(tmp_path: Path) -> None:
+    result = bench(*DIGITS, "--labeled", "20,5000,10000", "--trials", 1, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert {row.labeled for row in read_rows(tmp_path / "results.jsonl")} == {20, 24}
+
+
 def test_settings_that_rows_do_not_tell_join_the_name(tmp_path: Path) -> None:
     result = bench(
         *DIGITS[:4], "--methods", "Vanilla", "--student", "MLP(64, hidden=[8])", "--batch", 16,
