@@ -191,9 +191,9 @@ def _students(
         changes["labeled"] = _sizes(labeled)
         if recipe.at_most is not None:
             # A smoke run has few rows: a real command tries out with --smoke put behind it.
-            most = max(recipe.labeled)
-            cut = dict.fromkeys(min(size, most) for size in changes["labeled"])
-            changes["labeled"] = tuple(cut)
+            fits, small = recipe.at_most // 2, max(recipe.labeled)
+            cut = (size if size <= fits else small for size in changes["labeled"])
+            changes["labeled"] = tuple(dict.fromkeys(cut))
     if methods is not None:
         changes["methods"] = parse_methods(methods)
         changes["arms"] = tuple(replace(arm, methods=None) for arm in recipe.arms)
