@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from safetensors.torch import save_file
 from small_teacher import CLASSES, small_problem
 from torch.utils.data import Dataset
@@ -100,6 +101,10 @@ def main(file: str, batch: str, accumulation: str) -> None:
         trainer.train()
         if trainer.is_world_process_zero():
             save_file(trainer.model.state_dict(), file)
+    if dist.is_initialized():
+        # Threads of a group that is left as it is may abort the process on its way out.
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
