@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from noisyteacher.bench.recipe import Generation
 from noisyteacher.bench.run import BenchRun
-from noisyteacher.bench.students import slug, trial_seed
+from noisyteacher.bench.students import trial_seed
 from noisyteacher.bench.teacher import Start, refuse_failed
 from noisyteacher.data import Split
 from noisyteacher.distill.generations import first_jobs, said_together
+from noisyteacher.files import slug
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS
 from noisyteacher.train import Job, Problem

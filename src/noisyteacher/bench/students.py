@@ -11,7 +11,7 @@ import torch
 
 from noisyteacher.bench.recipe import Arm, Recipe
 from noisyteacher.bench.results import Row
-from noisyteacher.files import slug as slug
+from noisyteacher.files import slug
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
 from noisyteacher.methods import SOFT_LABELS, Method

@@ -8,7 +8,7 @@ from typing import Literal
 from rich.table import Table
 
 from noisyteacher.bench.results import Row
-from noisyteacher.bench.tables import HEADER, Line, cells, lines
+from noisyteacher.bench.tables import HEADER, Line, cells, lines, teachers
 
 
 def results_table(rows: Sequence[Row]) -> Table:
@@ -20,7 +20,7 @@ def results_table(rows: Sequence[Row]) -> Table:
         for i in range(1, len(HEADER))
         if texts and HEADER[i] in ("labelled", "epochs", "n") and len({t[i] for t in texts}) == 1
     }
-    table = Table(title=_title(rows, shared))
+    table = Table(title=_title(table_lines, shared))
     for i, name in enumerate(HEADER):
         if i not in shared:
             # Names fold before numbers do.
@@ -32,12 +32,12 @@ def results_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _title(rows: Sequence[Row], shared: dict[int, str]) -> str:
+def _title(found: Sequence[Line], shared: dict[int, str]) -> str:
     parts = ["Test accuracy in percent, mean ± std"]
     parts += [f"{HEADER[i]} {value}" for i, value in shared.items()]
-    teacher = next((r.teacher_accuracy for r in rows if r.teacher_accuracy is not None), None)
-    if teacher is not None:
-        parts.append(f"teacher {teacher:.2f}")
+    known = teachers(found)
+    if known:
+        parts.append("teacher " + ", ".join(f"{accuracy:.2f}" for accuracy in known))
     return ", ".join(parts)
 
 
