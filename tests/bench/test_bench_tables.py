@@ -202,7 +202,8 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert [path.name for path in written] == ["cifar100.md", "cifar100.tex", "cifar100.csv"]
     names = {path.stem for path in (tmp_path / "figures").glob("*.png")}
     kinds = ("soft", "other-losses", "fidelity", "temperature", "gain")
-    assert names == {f"cifar100-{kind}-60epochs" for kind in kinds}
+    rankings = {f"cifar100-soft-60epochs-{size}labels" for size in (5000, 10000)}
+    assert names == {f"cifar100-{kind}-60epochs" for kind in kinds} | rankings
     for path in (tmp_path / "figures").glob("*.png"):
         greys = Image.open(path).convert("L").histogram()
         assert sum(count > 0 for count in greys) > 10
@@ -221,7 +222,8 @@ def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_no_figure_without_points() -> None:
-    assert [name for name, _ in figures_of("x", lines([row("GoldOnly()")]))] == ["free-60epochs"]
+    [(name, _)] = figures_of("x", lines([row("GoldOnly()")]))
+    assert name == "free-60epochs-5000labels"
     with pytest.raises(InputError, match="no results rows"):
         publish([], "nowhere")
 
@@ -238,6 +240,26 @@ def test_one_size_is_drawn_as_a_ranking() -> None:
     assert names == ["Vanilla() (1)", "SLaM() (2)"]  # the best on top
     dots = figure.axes[0].containers[0].lines[0]
     assert list(dots.get_xdata()) == [38.0, 43.0]
+
+
+def test_a_line_has_two_sizes_and_the_teacher_beside_it() -> None:
+    rows = [
+        *(row("Vanilla()", 38.0, labeled=size, teacher_accuracy=36.0) for size in (5000, 10000)),
+        row("SLaM()", 42.0, teacher_accuracy=36.0),
+    ]
+    figures = dict(figures_of("x", lines(rows)))
+    assert set(figures) == {f"soft-60epochs{end}" for end in ("", "-5000labels", "-10000labels")}
+    drawn = figures["soft-60epochs"]
+    named = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert "SLaM()" not in named
+    assert {"Vanilla()", "the teacher"} <= set(named)
+
+
+def test_gold_alone_makes_no_figure_of_hard_labels() -> None:
+    rows = [row("GoldOnly()", labeled=size) for size in (5000, 10000)]
+    rows += [row("Vanilla(hard=True)", distillation="hard"), row("Vanilla()", labeled=10000)]
+    names = {name for name, _ in figures_of("x", lines(rows))}
+    assert names == {"hard-60epochs-5000labels", "soft-60epochs-10000labels"}
 
 
 def test_gain_is_drawn_against_different_teachers_only() -> None:

@@ -37,13 +37,16 @@ _ACCURACY = "test accuracy, last epoch (%)"
 
 
 def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | None:
-    """Accuracy against the size of A; the paper's best test epochs of that kind hollow beside."""
-    kept = [x for x in found if not isinstance(named_method(x.method), Fidelity | Temperature)]
-    groups = _by_name([x for x in kept if x.accuracy["last"] is not None])
-    if not groups:
+    """Accuracy against the size of A, of every method that ran with two sizes or more.
+
+    The paper's best test epochs of that kind stand hollow beside them. What ran with one size only
+    makes no line; the rankings show it.
+    """
+    named = _by_name(_in_overview(found))
+    groups = {name: group for name, group in named.items() if len({x.labeled for x in group}) > 1}
+    kept = [x for group in groups.values() for x in group]
+    if not any(x.distillation == kind for x in kept):
         return None
-    if len({x.labeled for x in kept}) == 1:
-        return _draw_ranking(title, kind, [group[0] for group in groups.values()])
     figure = Figure(figsize=(7.5, 4.6 + 0.2 * len(groups)), layout="constrained")
     axes = figure.subplots()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
@@ -61,7 +64,13 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
                 label="hollow: the paper's best test epoch" if not hollow else None,
             )
             hollow = True
-    _finish(axes, "", sorted({x.labeled for x in kept}))
+    sizes = sorted({x.labeled for x in kept})
+    told_apart = {size: teachers([x for x in kept if x.labeled == size]) for size in sizes}
+    taught = [(size, said[0]) for size, said in told_apart.items() if len(said) == 1]
+    if taught:
+        look: dict[str, Any] = {"color": "#777777", "linestyle": "--", "linewidth": 1}
+        axes.plot(*zip(*taught, strict=True), **look, label="the teacher")
+    _finish(axes, "", sizes)
     figure.suptitle(title, fontsize=11)
     # Names can be as long as the figure is wide.
     figure.legend(loc="outside lower left", frameon=False, fontsize=8)
@@ -72,9 +81,11 @@ def _paper(line: Line, kind: str | None) -> PaperFigure | None:
     return None if kind is None else line.paper_in(kind)
 
 
-def _draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure:
-    """With one size of A there is no line to draw: a row per method, the best on top."""
-    ranked = sorted(found, key=lambda x: _mean(x, "last"))
+def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure | None:
+    """One size of A: a row per method, the best on top, the paper's figure hollow beside it."""
+    ranked = sorted(_in_overview(found), key=lambda x: _mean(x, "last"))
+    if not ranked:
+        return None
     cells = [x.accuracy["last"] for x in ranked]
     figure = Figure(figsize=(8.5, 1.6 + 0.32 * len(ranked)), layout="constrained")
     axes = figure.subplots()
@@ -117,17 +128,21 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         "Taylor-CE, order 2": (TaylorCE(), SLaM(base=TaylorCE())),
         "PolyLoss, ε = 2": (PolyLoss(), SLaM(base=PolyLoss())),
     }
-    have = {named_method(x.method) for x in found}
-    if not all(method in have for method in pairs["Taylor-CE, order 2"]):
+    alone, inside = (
+        {x.labeled for x in found if named_method(x.method) == method}
+        for method in pairs["Taylor-CE, order 2"]
+    )
+    sizes = sorted(alone & inside)
+    if not sizes:
         return None
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
     for axes, (name, methods) in zip(panels, pairs.items(), strict=True):
         for i, method in enumerate(methods):
-            group = [x for x in found if named_method(x.method) == method]
+            group = [x for x in found if named_method(x.method) == method and x.labeled in sizes]
             label = "with SLaM" if i else "alone"
             _draw_line(axes, group, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], label=label)
-        _finish(axes, name, sorted({x.labeled for x in found}))
+        _finish(axes, name, sizes)
         axes.legend(frameon=False, fontsize=8)
     for axes in panels[1:]:
         axes.set_ylabel("")
@@ -268,6 +283,13 @@ def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[f
 
 
 # -- parts ----------------------------------------------------------------------------------------
+
+
+def _in_overview(found: Sequence[Line]) -> list[Line]:
+    """Grids of fidelity and temperature have figures of their own."""
+    grids = Fidelity | Temperature
+    finished = [x for x in found if x.accuracy["last"] is not None]
+    return [x for x in finished if not isinstance(named_method(x.method), grids)]
 
 
 def _by_name(found: Sequence[Line]) -> dict[str, list[Line]]:

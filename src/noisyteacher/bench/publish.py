@@ -11,6 +11,7 @@ from noisyteacher.bench.charts import (
     draw_fidelity,
     draw_gain,
     draw_other_losses,
+    draw_ranking,
     draw_sizes,
     draw_temperature,
 )
@@ -72,10 +73,16 @@ def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure
         alike = [x for x in found if (x.epochs, x.gold_repeat) == (epochs, repeat)]
         told = f"{recipe}, {epochs} epochs" + (f", gold ×{repeat}" if repeat > 1 else "")
         length = f"{epochs}epochs" + (f"-gold{repeat}" if repeat > 1 else "")
-        drawn = {
-            f"{kind or 'free'}-{length}": draw_sizes(f"{told}, {kind or 'no teacher'}", kind, mine)
-            for kind, mine in by_kind(alike)
-        }
+        drawn = {}
+        for kind, mine in by_kind(alike):
+            drawn[f"{kind or 'free'}-{length}"] = draw_sizes(
+                f"{told}, {kind or 'no teacher'}", kind, mine
+            )
+        for size in sorted({x.labeled for x in alike}):
+            for kind, mine in by_kind([x for x in alike if x.labeled == size]):
+                drawn[f"{kind or 'free'}-{length}-{size}labels"] = draw_ranking(
+                    f"{told}, {kind or 'no teacher'}", kind, mine
+                )
         drawn |= {
             f"other-losses-{length}": draw_other_losses(told, alike),
             f"fidelity-{length}": draw_fidelity(told, alike),

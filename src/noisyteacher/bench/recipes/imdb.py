@@ -37,8 +37,9 @@ def imdb(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> 
     """The paper's comparison, at a rate that trains: its own 1e-6 and 1e-7 hardly do.
 
     ``noisyteacher bench imdb --labeled 500,2000 --teacher FOLDER --student FOLDER --data DIR``;
-    without the folders, ALBERT-large and -base come from the hub. Made for one H200; time and
-    accuracy not measured.
+    without the folders, ALBERT-large and -base come from the hub. Made for one H200; five students
+    of three layers and 8 epochs, beside other runs, took 163 s. Measured with MiniLM, six layers to
+    three, 500 labels: vanilla 85.40, SLaM 85.36, see results/RESULTS.md; ALBERT was not run.
     """
     teacher = teacher or TextEncoder("albert/albert-large-v2", 2)
     student = student or TextEncoder("albert/albert-base-v2", 2)
