@@ -2,12 +2,13 @@
 
 import json
 import sys
+import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.models import TextEncoder, from_config, to_config
 
 pytest.importorskip("transformers")
@@ -92,6 +93,20 @@ def test_folder_gives_weights_or_architecture_only(tmp_path):
     assert fresh(tokens()).shape == (4, 5)
     weight = "hf_model.albert.pooler.weight"
     assert not torch.equal(fresh.state_dict()[weight], first.state_dict()[weight])
+
+
+def test_a_new_head_is_no_news_and_a_new_body_is(tmp_path, capfd):
+    tiny("bert").build().hf_model.bert.save_pretrained(tmp_path)
+    capfd.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TextEncoder(str(tmp_path), 3).build()
+    assert capfd.readouterr() == ("", "")
+    layer = "bert.encoder.layer.1"
+    kept = {k: v for k, v in model.hf_model.state_dict().items() if not k.startswith(layer)}
+    model.hf_model.save_pretrained(tmp_path, state_dict=kept)
+    with pytest.warns(NoisyTeacherWarning, match=r"16 weights .* start at random: 'bert\.encoder"):
+        TextEncoder(str(tmp_path), 3).build()
 
 
 def test_half_precision_weights_are_read_as_float32(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ import torch.nn.functional as F
 from toy import Everything, Net, NoisyViews, PlainCE, TurnsNaN, make_toy, small
 
 from noisyteacher.errors import InputError
-from noisyteacher.train import SGD, Adam, EpochRecord, TrainConfig, TrainData, summarise, train
+from noisyteacher.train import (
+    SGD,
+    Adam,
+    EpochRecord,
+    TrainConfig,
+    TrainData,
+    engine,
+    summarise,
+    train,
+)
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.student import Arena, StudentRun
 
@@ -200,6 +210,26 @@ def test_minutes_stop_cleanly_and_resume(toy, tmp_path: Path) -> None:
     assert stopped.history.epochs_done == 0
     (done,) = train(job, toy.data, small(3), out=tmp_path, quiet=True)
     assert done.finished
+
+
+def test_no_epoch_is_begun_that_would_end_too_late(
+    toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, one_epoch = 0.0, engine._one_epoch
+
+    def forty_seconds(*arguments: object) -> None:
+        nonlocal now
+        one_epoch(*arguments)
+        now += 40
+
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(engine, "_one_epoch", forty_seconds)
+    job = toy.job("s", PlainCE())
+    (stopped,) = train(job, toy.data, small(5), out=tmp_path, minutes=1.5, quiet=True)
+    assert stopped.history.epochs_done == 2  # a third would end after 120 of 90 seconds
+    # However short the time: every call gets on by one epoch.
+    (stopped,) = train(job, toy.data, small(5), out=tmp_path, minutes=0.1, quiet=True)
+    assert stopped.history.epochs_done == 3
 
 
 @pytest.mark.parametrize(

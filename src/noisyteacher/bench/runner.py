@@ -104,9 +104,13 @@ def _train_students(
             for s in group
         ]
         _draw_alpha(run, labeled, jobs)
-        for student, trained in zip(group, run.train(jobs, recipe.student_training), strict=True):
+        done = run.train(jobs, recipe.student_training)
+        for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
                 append_row(run.results, student.row(recipe, labeled, facts, trained))
+        # The engine stops before an epoch that would end too late: what is left helps nobody.
+        if not all(trained.finished or trained.history.failed for trained in done):
+            return False
     return not run.out_of_time()
 
 

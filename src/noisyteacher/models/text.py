@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -11,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.models.base import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
@@ -67,7 +71,11 @@ class TextEncoder(ModelSpec):
         auto = transformers.AutoModelForSequenceClassification
         try:
             if self.pretrained:
-                model = auto.from_pretrained(self.path_or_name, num_labels=self.classes)
+                with _quiet_loading(transformers):
+                    model, told = auto.from_pretrained(
+                        self.path_or_name, num_labels=self.classes, output_loading_info=True
+                    )
+                self._warn_of_random(model, told["missing_keys"])
             else:
                 model = auto.from_config(self._architecture(transformers))
         except RuntimeError as error:
@@ -81,6 +89,17 @@ class TextEncoder(ModelSpec):
                 f"{str(error).partition(chr(10))[0]}"
             ) from error
         return model.float().train()
+
+    def _warn_of_random(self, model: Any, missing: Iterable[str]) -> None:
+        """A new head starts at random, as it should; a part of the body that does is no encoder."""
+        body = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
+        if body:
+            warnings.warn(
+                f"TextEncoder: {len(body)} weights of the encoder are not in "
+                f"{self.path_or_name!r} and start at random: {first_few(body)}.",
+                NoisyTeacherWarning,
+                stacklevel=2,
+            )
 
     def _architecture(self, transformers: ModuleType) -> Any:
         if self.config is None:
@@ -177,6 +196,22 @@ NETWORKS: dict[str, type[TextNetwork]] = {
     "roberta": RobertaNetwork,
     "xlm-roberta": RobertaNetwork,
 }
+
+
+@contextmanager
+def _quiet_loading(transformers: ModuleType) -> Iterator[None]:
+    """Without the report that the new head is new, and without bars where nobody watches."""
+    logging = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _import_transformers() -> ModuleType:

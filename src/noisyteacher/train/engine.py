@@ -83,7 +83,7 @@ class _Session:
     folder: Path | None
     progress: TrainProgress
     trackers: list[Tracker]
-    deadline: float  # time.monotonic() after which no further epoch is begun
+    deadline: float  # of time.monotonic(); no epoch is begun that would likely end later
 
     def checkpoint(self, job: Job) -> Path | None:
         return self.folder and checkpoint_path(self.folder, job.name)
@@ -104,7 +104,8 @@ def train(
     """Train every job and return the students in the order of the jobs.
 
     With ``out``, checkpoints go to ``out/checkpoints``: a killed call, made again, goes on where
-    it was, and finished students are not trained twice. ``minutes`` stops cleanly between epochs.
+    it was, and finished students are not trained twice. ``minutes`` stops cleanly between epochs;
+    after the first, none is begun that would likely end later.
     ``cohort`` is how many students share a GPU at a time.
     """
     jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
@@ -275,7 +276,9 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
     building = [r for r in runners if r.active or r.stored is None]
     for runner in building:
         runner.build()
-    while session.processes.agree(time.monotonic() < session.deadline):
+    last_epoch = 0.0
+    while session.processes.agree(time.monotonic() + last_epoch < session.deadline):
+        began = time.monotonic()
         # Students of a resumed cohort may stand at different epochs: the hindmost go first.
         active = [r for r in building if r.active]
         if not active:
@@ -283,6 +286,7 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
         epoch = min(r.history.epochs_done for r in active)
         _one_epoch([r for r in active if r.history.epochs_done == epoch], epoch)
         session.processes.barrier()
+        last_epoch = time.monotonic() - began
     for runner in building:
         runner.save()
     return [runner.result() for runner in runners]
