@@ -122,24 +122,27 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
 
 
 def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
-    """Each base loss alone and inside SLaM, one panel per loss."""
+    """Each base loss that ran, alone and inside SLaM: one panel per loss, Taylor-CE among them."""
     pairs: dict[str, tuple[Method, Method]] = {
         "cross-entropy": (Vanilla(), SLaM()),
         "Taylor-CE, order 2": (TaylorCE(), SLaM(base=TaylorCE())),
         "PolyLoss, ε = 2": (PolyLoss(), SLaM(base=PolyLoss())),
     }
-    alone, inside = (
-        {x.labeled for x in found if named_method(x.method) == method}
-        for method in pairs["Taylor-CE, order 2"]
-    )
+    ran = {
+        method: [x for x in found if named_method(x.method) == method]
+        for methods in pairs.values()
+        for method in methods
+    }
+    alone, inside = ({x.labeled for x in ran[method]} for method in pairs["Taylor-CE, order 2"])
     sizes = sorted(alone & inside)
     if not sizes:
         return None
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    panels = figure.subplots(1, 3, sharey=True)
-    for axes, (name, methods) in zip(panels, pairs.items(), strict=True):
+    shown = {name: methods for name, methods in pairs.items() if any(ran[m] for m in methods)}
+    figure = Figure(figsize=(1 + 3 * len(shown), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    for axes, (name, methods) in zip(panels, shown.items(), strict=True):
         for i, method in enumerate(methods):
-            group = [x for x in found if named_method(x.method) == method and x.labeled in sizes]
+            group = [x for x in ran[method] if x.labeled in sizes]
             label = "with SLaM" if i else "alone"
             _draw_line(axes, group, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], label=label)
         _finish(axes, name, sizes)
