@@ -19,7 +19,9 @@ from noisyteacher.methods.base import (
 )
 from noisyteacher.methods.calibrated import Calibrated, Calibration, fit_calibration
 from noisyteacher.methods.confidence_filter import ConfidenceFilter
+from noisyteacher.methods.confident_pruning import ConfidentPruning
 from noisyteacher.methods.consistency import Consistency
+from noisyteacher.methods.cutstat import CutStat
 from noisyteacher.methods.dkd import DKD
 from noisyteacher.methods.fidelity import Fidelity
 from noisyteacher.methods.fixmatch import FixMatch
@@ -27,6 +29,7 @@ from noisyteacher.methods.forward_correction import ForwardCorrection
 from noisyteacher.methods.gce import GCE
 from noisyteacher.methods.gold_only import GoldOnly
 from noisyteacher.methods.parse import ALL_METHODS, parse
+from noisyteacher.methods.partial_labels import PartialLabels
 from noisyteacher.methods.poly import PolyLoss
 from noisyteacher.methods.slam import SLaM
 from noisyteacher.methods.symmetric import SymmetricCE
@@ -34,6 +37,8 @@ from noisyteacher.methods.table import methods_table
 from noisyteacher.methods.targets import PlainMethod, TargetMethod
 from noisyteacher.methods.taylor import TaylorCE
 from noisyteacher.methods.temperature import Temperature
+from noisyteacher.methods.truncated_gce import TruncatedGCE
+from noisyteacher.methods.ttm import TTM
 from noisyteacher.methods.ups import UPS
 from noisyteacher.methods.vanilla import Vanilla
 from noisyteacher.methods.vid import VID
@@ -47,6 +52,7 @@ __all__ = [
     "GCE",
     "PRETRAINED",
     "SOFT_LABELS",
+    "TTM",
     "UPS",
     "VID",
     "VIEW_STATISTICS",
@@ -55,7 +61,9 @@ __all__ = [
     "Calibration",
     "Columns",
     "ConfidenceFilter",
+    "ConfidentPruning",
     "Consistency",
+    "CutStat",
     "Fidelity",
     "FixMatch",
     "ForwardCorrection",
@@ -63,6 +71,7 @@ __all__ = [
     "Grid",
     "Method",
     "Output",
+    "PartialLabels",
     "PlainMethod",
     "PolyLoss",
     "Prepared",
@@ -73,6 +82,7 @@ __all__ = [
     "TargetMethod",
     "TaylorCE",
     "Temperature",
+    "TruncatedGCE",
     "Vanilla",
     "Weighted",
     "Wrapper",

@@ -27,6 +27,8 @@ EMBEDDINGS = "embeddings"
 VIEW_STATISTICS = "view statistics"
 PRETRAINED = "student pre-trained on A"
 
+ONCE = 2**31  # more epochs than any run has: ``refresh_every`` of what is settled at the start
+
 Grid: TypeAlias = Mapping[str, tuple[Any, ...]]  # field name -> values to try
 
 
@@ -161,6 +163,8 @@ class Method:
 
     def refresh(self, student_probs: Tensor, val_probs: Tensor, columns: Columns) -> None:
         """Change ``columns`` in place, same shapes, from the student's current predictions.
+
+        ``weight`` is written anew, whole, because a wrapper may have changed it.
 
         ``student_probs`` (m, L) are those of the kept rows, ``val_probs`` (v, L) those of V; both
         un-augmented and in evaluation mode.

@@ -13,18 +13,23 @@ from noisyteacher.losses import BaseLoss, CrossEntropy, Poly1
 from noisyteacher.methods.base import Method
 from noisyteacher.methods.calibrated import Calibrated
 from noisyteacher.methods.confidence_filter import ConfidenceFilter
+from noisyteacher.methods.confident_pruning import ConfidentPruning
 from noisyteacher.methods.consistency import Consistency
+from noisyteacher.methods.cutstat import CutStat
 from noisyteacher.methods.dkd import DKD
 from noisyteacher.methods.fidelity import Fidelity
 from noisyteacher.methods.fixmatch import FixMatch
 from noisyteacher.methods.forward_correction import ForwardCorrection
 from noisyteacher.methods.gce import GCE
 from noisyteacher.methods.gold_only import GoldOnly
+from noisyteacher.methods.partial_labels import PartialLabels
 from noisyteacher.methods.poly import PolyLoss
 from noisyteacher.methods.slam import SLaM
 from noisyteacher.methods.symmetric import SymmetricCE
 from noisyteacher.methods.taylor import TaylorCE
 from noisyteacher.methods.temperature import Temperature
+from noisyteacher.methods.truncated_gce import TruncatedGCE
+from noisyteacher.methods.ttm import TTM
 from noisyteacher.methods.ups import UPS
 from noisyteacher.methods.vanilla import Vanilla
 from noisyteacher.methods.vid import VID
@@ -48,7 +53,12 @@ ALL_METHODS: tuple[type[Method], ...] = (
     GCE,
     SymmetricCE,
     DKD,
+    TTM,
+    PartialLabels,
+    TruncatedGCE,
     ConfidenceFilter,
+    ConfidentPruning,
+    CutStat,
     FixMatch,
 )
 _METHODS = {method.__name__: method for method in ALL_METHODS}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import (
+    ONCE,
     PRETRAINED,
     SOFT_LABELS,
     Columns,
@@ -21,7 +22,6 @@ from noisyteacher.methods.base import (
 from noisyteacher.methods.targets import TargetMethod, dense_labels, given
 from noisyteacher.noise import TeacherNoise, margin
 
-ONCE = 2**31  # more epochs than any run has
 SMALLEST_LOSS = 1e-7
 
 
