@@ -90,7 +90,7 @@ def test_students_start_pretrained_and_arms_change_one_thing(
 ) -> None:
     base = small("Vanilla()")
     arms = (Arm(), Arm("V out", val_role="out"), Arm("fresh", pretrained=False))
-    recipe = replace(base, pretraining=base.teacher_training, arms=arms)
+    recipe = replace(base, pretraining=base.teacher_training, pretrain="all", arms=arms)
     rows = run(recipe, tmp_path)
     assert [row.recipe for row in rows] == [
         "digits smoke",

@@ -161,7 +161,7 @@ def test_models_from_text() -> None:
 
 def test_a_method_without_its_pretraining_is_refused() -> None:
     with pytest.raises(InputError, match="pre-trained on A"):
-        replace(find_recipe("digits"), methods=parse_methods("Weighted()"))
+        replace(find_recipe("digits"), pretraining=None, methods=parse_methods("Weighted()"))
 
 
 def test_what_a_name_tells() -> None:
