@@ -108,7 +108,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "no model 'Net'" in refused(*DIGITS, "--student", "Net()")
     assert "--labeled takes sizes" in refused(*DIGITS, "--labeled", "many")
     assert "one word too many" in refused("digits", "rows.jsonl")
-    assert "no pre-training" in refused(*DIGITS, "--pretrain-epochs", 3)
+    assert "no pre-training" in refused("imdb-words", "--smoke", "--pretrain-epochs", 3)
     assert "no file" in refused("tables", tmp_path / "gone.jsonl")
     assert "cpu, cuda or cuda:N, not 'tpu'" in refused("digits", "--smoke", "--device", "tpu")
     assert "cannot read digits" in refused(*DIGITS, "--student", "BagLinear(9)", "--out", tmp_path)
