@@ -14,7 +14,7 @@ from noisyteacher.bench.method_sets import parse_methods
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.bench.run import RunOptions, open_run
 from noisyteacher.bench.smoke import smoke
-from noisyteacher.bench.students import Student, cohorts, first_students
+from noisyteacher.bench.students import PlannedStudent, cohorts, first_students
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
@@ -225,7 +225,7 @@ def test_cohorts_hold_students_of_one_cost_and_even_numbers() -> None:
 def test_methods_that_differ_in_a_sign_have_files_of_their_own() -> None:
     recipe = small()
     names = {
-        Student(Arm(), method, 0).file_name(recipe, 24)
+        PlannedStudent(Arm(), method, 0).file_name(recipe, 24)
         for method in parse_methods("PolyLoss(-1.0);PolyLoss(1.0);PolyLoss(1.0, hard=True)")
     }
     assert len(names) == 3

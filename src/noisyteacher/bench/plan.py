@@ -12,7 +12,7 @@ import numpy as np
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.students import (
-    Student,
+    PlannedStudent,
     first_students,
     missing_students,
     second_students,
@@ -120,7 +120,9 @@ def _gold_stages(run: BenchRun, timer: _Timer, labeled: int) -> Iterator[Stage]:
         yield _stage(run, timer, labeled, "student on A", *pretrained, count=1, rows=labeled)
 
 
-def _stages(run: BenchRun, timer: _Timer, labeled: int, todo: Sequence[Student]) -> Iterator[Stage]:
+def _stages(
+    run: BenchRun, timer: _Timer, labeled: int, todo: Sequence[PlannedStudent]
+) -> Iterator[Stage]:
     recipe = run.recipe
     rows = len(run.dataset) - recipe.selection
     student = (recipe.student, run.data, recipe.student_training)

@@ -20,6 +20,7 @@ from noisyteacher.bench.inputs import read_alike, train_data
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.data import Dataset, Split, load_dataset, split
+from noisyteacher.data.dataset import take_rows
 from noisyteacher.errors import InputError, first_few
 from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
@@ -222,16 +223,13 @@ def _some_rows(dataset: Dataset, at_most: int) -> Dataset:
         rng = np.random.default_rng(0)
         return np.sort(rng.permutation(len(part))[:at_most])
 
-    def taken(inputs: np.ndarray | list[str], rows: np.ndarray) -> np.ndarray | list[str]:
-        return [inputs[i] for i in rows] if isinstance(inputs, list) else inputs[rows]
-
     train, test = chosen(dataset.ids), chosen(dataset.test_ids)
     return replace(
         dataset,
         ids=dataset.ids[train],
-        inputs=taken(dataset.inputs, train),
+        inputs=take_rows(dataset.inputs, train),
         y=dataset.y[train],
         test_ids=dataset.test_ids[test],
-        test_inputs=taken(dataset.test_inputs, test),
+        test_inputs=take_rows(dataset.test_inputs, test),
         test_y=dataset.test_y[test],
     )

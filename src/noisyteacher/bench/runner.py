@@ -17,8 +17,8 @@ from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, append_row
 from noisyteacher.bench.run import BenchRun, RunOptions, claim_folder, open_run
 from noisyteacher.bench.students import (
+    PlannedStudent,
     RunFacts,
-    Student,
     cohorts,
     missing_students,
 )
@@ -83,10 +83,10 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
 def _train_students(
     run: BenchRun,
     labeled: int,
-    students: Sequence[Student],
+    students: Sequence[PlannedStudent],
     splits: Sequence[Split],
     start: Start,
-    labels_for: Callable[[Student], TeacherLabels | None],
+    labels_for: Callable[[PlannedStudent], TeacherLabels | None],
 ) -> bool:
     """Cohort after cohort; a row is written as soon as its cohort is done, not when all are."""
     recipe, facts = run.recipe, RunFacts(start.teacher_accuracy, run.device)

@@ -20,7 +20,7 @@ from noisyteacher.train.checkpoint import checkpoint_path, read_history
 
 
 @dataclass(frozen=True)
-class Student:
+class PlannedStudent:
     """One student to be trained, or already in the results."""
 
     arm: Arm
@@ -97,22 +97,22 @@ class RunFacts:
     device: torch.device
 
 
-def first_students(recipe: Recipe) -> Iterator[Student]:
+def first_students(recipe: Recipe) -> Iterator[PlannedStudent]:
     """Every student of the first generation."""
     for arm in recipe.arms:
         for method in arm.methods or recipe.methods:
             for trial in range(recipe.trials):
-                yield Student(arm, method, trial)
+                yield PlannedStudent(arm, method, trial)
 
 
-def second_students(recipe: Recipe) -> Iterator[Student]:
+def second_students(recipe: Recipe) -> Iterator[PlannedStudent]:
     """Every student of the second generation; ablations have one generation only."""
     for method in recipe.second.methods if recipe.second else ():
         for trial in range(recipe.trials):
-            yield Student(recipe.arms[0], method, trial, generation=2)
+            yield PlannedStudent(recipe.arms[0], method, trial, generation=2)
 
 
-def missing_students(recipe: Recipe, rows: Sequence[Row]) -> list[tuple[int, Student]]:
+def missing_students(recipe: Recipe, rows: Sequence[Row]) -> list[tuple[int, PlannedStudent]]:
     """The students, with their size of A, that have no row yet."""
     have = {row.key for row in rows}
     everyone = [*first_students(recipe), *second_students(recipe)]
@@ -132,7 +132,7 @@ def stopped_students(recipe: Recipe, rows: Sequence[Row], folder: Path) -> dict[
     return stopped
 
 
-def cohorts(students: Sequence[Student], size: int) -> Iterator[list[Student]]:
+def cohorts(students: Sequence[PlannedStudent], size: int) -> Iterator[list[PlannedStudent]]:
     """Groups that train side by side: of equal cost per step, and of nearly equal size."""
     for passes in sorted({len(s.method.views) for s in students}):
         alike = [s for s in students if len(s.method.views) == passes]

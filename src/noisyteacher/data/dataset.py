@@ -12,6 +12,11 @@ from noisyteacher.errors import InputError, MissingIdsError, first_few
 Kind = Literal["image", "text", "table"]
 
 
+def take_rows(inputs: np.ndarray | list[str], rows: np.ndarray) -> np.ndarray | list[str]:
+    """Some inputs, in that order, whether they are an array or a list of texts."""
+    return [inputs[i] for i in rows] if isinstance(inputs, list) else inputs[rows]
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A training part and a test part, which no split and no fit ever touches.

@@ -16,15 +16,15 @@ from noisyteacher.data.table_views import TableViews
 from noisyteacher.data.text import Featurizer, Tfidf
 from noisyteacher.data.views import Views
 
-RawInputs: TypeAlias = Tensor | tuple[Tensor, ...]
+TensorInputs: TypeAlias = Tensor | tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetTensors:
     """Raw inputs on a device: uint8 images (n, 3, H, W), tables (n, d), or pairs (n, m) of text."""
 
-    inputs: RawInputs
-    test_inputs: RawInputs
+    inputs: TensorInputs
+    test_inputs: TensorInputs
     views: Views
     featurizer: Featurizer | None = None
 

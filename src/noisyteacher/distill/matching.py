@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from noisyteacher.data import Dataset
+from noisyteacher.data.dataset import take_rows
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.class_names import is_unknown, places_of
@@ -53,8 +54,7 @@ def with_features(examples: Dataset, names: tuple[str, ...], whose: str) -> Data
 
 def rows(examples: Dataset, index: np.ndarray) -> Dataset:
     """Some of the examples, in that order."""
-    inputs = examples.inputs
-    taken = [inputs[i] for i in index] if isinstance(inputs, list) else inputs[index]
+    taken = take_rows(examples.inputs, index)
     return replace(examples, ids=examples.ids[index], inputs=taken, y=examples.y[index])
 
 

@@ -13,6 +13,7 @@ import orjson
 import torch
 
 from noisyteacher.data import Featurizer
+from noisyteacher.data.dataset import take_rows
 from noisyteacher.distill.candidates import Candidate, choose_candidates, side_by_side
 from noisyteacher.distill.card import write_card
 from noisyteacher.distill.floor import accuracy, train_floor
@@ -232,9 +233,7 @@ def _train_floor(run: _Run, candidate: Candidate) -> Outcome:
     task, began = run.task, time.monotonic()
     student = train_floor(task, run.inputs, run.tensors)
     chosen = task.split.selection
-    shown = (
-        [task.inputs[i] for i in chosen] if isinstance(task.inputs, list) else task.inputs[chosen]
-    )
+    shown = take_rows(task.inputs, chosen)
     return Outcome(
         candidate=candidate,
         selection=accuracy(student, shown, task.y[chosen]),

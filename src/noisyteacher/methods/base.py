@@ -94,7 +94,7 @@ class Output:
     strong: Tensor | None = None  # (b, L), strong view; only where ``views`` asks for it
 
 
-class Student(Protocol):
+class StudentModel(Protocol):
     """The part of a model that methods look at (see ``models``)."""
 
     embedding_dim: int
@@ -147,7 +147,7 @@ class Method:
         """Turn rows and labels into per-example tensors, once, on the CPU."""
         raise TypeError(f"{type(self).__name__} does not implement prepare()")
 
-    def modules(self, student: Student, columns: Columns) -> nn.Module | None:
+    def modules(self, student: StudentModel, columns: Columns) -> nn.Module | None:
         """Trainable parts of the method itself; they join the student's optimiser."""
         return None
 

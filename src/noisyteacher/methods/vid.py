@@ -20,7 +20,7 @@ from noisyteacher.methods.base import (
     Grid,
     Output,
     Rows,
-    Student,
+    StudentModel,
 )
 from noisyteacher.methods.targets import TargetMethod, given, weighted_mean
 from noisyteacher.noise import TeacherNoise
@@ -80,7 +80,7 @@ class VID(TargetMethod):
             ) from error
         return torch.from_numpy(taken.extras["embedding"].astype(np.float32))
 
-    def modules(self, student: Student, columns: Columns) -> nn.Module:
+    def modules(self, student: StudentModel, columns: Columns) -> nn.Module:
         return Projection(student.embedding_dim, columns.values["embedding"].shape[1], self.layers)
 
     def loss(

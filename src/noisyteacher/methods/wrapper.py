@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import Batch, Columns, Method, Output, Rows, Student
+from noisyteacher.methods.base import Batch, Columns, Method, Output, Rows, StudentModel
 from noisyteacher.noise import TeacherNoise
 
 
@@ -53,7 +53,7 @@ class Wrapper(Method):
     ) -> Columns:
         return self.wrapped.prepare(rows, labels, noise)
 
-    def modules(self, student: Student, columns: Columns) -> nn.Module | None:
+    def modules(self, student: StudentModel, columns: Columns) -> nn.Module | None:
         return self.wrapped.modules(student, columns)
 
     def loss(

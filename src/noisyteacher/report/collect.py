@@ -13,7 +13,7 @@ import torch
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, named_method
 from noisyteacher.bench.run import BenchRun, RunOptions, open_run
-from noisyteacher.bench.students import Student
+from noisyteacher.bench.students import PlannedStudent
 from noisyteacher.bench.teacher import make_start
 from noisyteacher.data import Split
 from noisyteacher.distill.outcome import Distilled
@@ -170,7 +170,7 @@ def _compare(run: BenchRun, row: Row, picture_shape: tuple[int, int] | None) -> 
     if said is None:
         return
     parts, recipe = run.split(row.labeled, trial=0), run.recipe
-    student = Student(recipe.arms[0], method, trial=0)
+    student = PlannedStudent(recipe.arms[0], method, trial=0)
     problem = run.problem(parts, recipe.student, run.data)
     job = student.job(recipe, row.labeled, problem, said)
     if not checkpoint_path(run.folder, job.name).exists():
