@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from noisyteacher import losses
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import Batch, Columns, Output, Rows
+from noisyteacher.methods.base import Batch, Columns, Grid, Output, Rows
 from noisyteacher.methods.targets import TargetMethod, pool_labels, weighted_mean
 from noisyteacher.noise import TeacherNoise
 
@@ -22,7 +22,6 @@ class TruncatedGCE(TargetMethod):
     Args:
         q: as in ``GCE``.
         threshold: a pool row is left out while its label has this probability or less.
-        every: how many epochs until that is decided anew.
         start: the share of training before anything is left out (40 of 120 epochs in the
             reference).
         hard: train on the teacher's top class; the label that is looked at is always that.
@@ -30,19 +29,20 @@ class TruncatedGCE(TargetMethod):
 
     q: float = 0.7
     threshold: float = 0.5
-    every: int = 10
     start: float = 1 / 3
     hard: bool = False
 
-    formula: ClassVar[str] = "1{f_top > τ} Σ_j ys_j (1 − f_j^q) / q, the first term renewed"
+    formula: ClassVar[str] = "1{f_top > τ} Σ_j ys_j (1 − f_j^q) / q"
     reference: ClassVar[str] = "Zhang & Sabuncu 2018"
-    unverified: ClassVar[str] = "soft labels"
+    unverified: ClassVar[str] = (
+        "soft labels; rows are judged at every step, every tenth epoch in the reference"
+    )
+    grid: ClassVar[Grid] = {"threshold": (0.1, 0.3, 0.5)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.base_loss()  # refuses a q out of range
         self._check(0 <= self.threshold < 1, "threshold", "at least 0 and below 1")
-        self._check(self.every >= 1, "every", "at least 1")
         self._check(0 <= self.start <= 1, "start", "between 0 and 1")
 
     def base_loss(self) -> losses.BaseLoss:
@@ -55,20 +55,14 @@ class TruncatedGCE(TargetMethod):
         columns = self.target_columns(rows, pool)
         said = columns.y.clone()
         said[columns.y < 0] = torch.from_numpy(pool.hard)
-        columns.values.update(said=said, probable=torch.ones(len(said)))
+        columns.values["said"] = said
         return columns
-
-    def refresh_every(self) -> int:
-        return self.every
-
-    def refresh(self, student_probs: Tensor, val_probs: Tensor, columns: Columns) -> None:
-        of_label = student_probs.gather(1, columns.values["said"][:, None])[:, 0]
-        kept = (of_label > self.threshold) | (columns.y >= 0)
-        columns.values["probable"].copy_(kept)
-        columns.weight.fill_(1.0)
 
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        left = torch.where(progress < self.start, 1.0, batch.values["probable"])
-        return weighted_mean(left * self.example_losses(output.logits.float(), batch), batch)
+        logits = output.logits.float()
+        probs = logits.detach().softmax(1)
+        of_label = probs.gather(1, batch.values["said"][:, None])[:, 0]
+        kept = (of_label > self.threshold) | batch.gold | (progress < self.start)
+        return weighted_mean(kept * self.example_losses(logits, batch), batch)
