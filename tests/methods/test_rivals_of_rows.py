@@ -70,6 +70,17 @@ def test_cut_statistic_follows_plain_code() -> None:
         assert got[i] == pytest.approx(z, rel=1e-4, abs=1e-4)
 
 
+def test_neighbours_from_a_part_of_the_pool_tell_much_the_same() -> None:
+    x, truth, label = clusters(0.4)
+    whole, part = cut_statistic(x, label, 20), cut_statistic(x, label, 20, among=200)
+    assert np.corrcoef(whole, part)[0, 1] > 0.85
+    best = np.argsort(part)[:300]
+    assert np.mean(label[best] == truth[best]) > 0.97
+    # Twins at distance 0 do not push a row out of its own neighbourhood.
+    twins = cut_statistic(np.zeros((6, 1), np.float32), np.array([0, 1, 1, 1, 1, 1]), 3)
+    assert twins[0] == pytest.approx((2 - 5 / 6 * 3) / np.sqrt(5 / 36 * 3))
+
+
 def test_cut_stat_keeps_the_labels_that_are_right() -> None:
     x, truth, label = clusters(0.4)
     probs = np.where(np.arange(4) == label[:, None], 0.7, 0.1)
@@ -223,6 +234,7 @@ def test_partial_labels_share_the_first_classes() -> None:
     [
         (lambda: CutStat(fraction=0.0), "fraction"),
         (lambda: CutStat(neighbours=1), "neighbours"),
+        (lambda: CutStat(among=-1), "among"),
         (lambda: TruncatedGCE(threshold=1.0), "threshold"),
         (lambda: TruncatedGCE(start=2.0), "start"),
         (lambda: TruncatedGCE(q=2.0), "q"),

@@ -26,11 +26,14 @@ class CutStat(TargetMethod):
     Args:
         fraction: of the pool, the share with the lowest statistic that is kept.
         neighbours: how many rows make a neighbourhood, the row itself among them.
+        among: neighbours are looked for among so many rows of the pool, drawn once; 0: all. The
+            time grows with this times the pool.
         hard: train on the teacher's top class.
     """
 
     fraction: float = 0.5
     neighbours: int = 20
+    among: int = 20_000
     hard: bool = False
 
     own_needs: ClassVar[frozenset[str]] = frozenset({SOFT_LABELS, EMBEDDINGS})
@@ -45,6 +48,7 @@ class CutStat(TargetMethod):
         super().__post_init__()
         self._check(0 < self.fraction <= 1, "fraction", "above 0 and at most 1")
         self._check(self.neighbours >= 2, "neighbours", "at least 2")
+        self._check(self.among >= 0, "among", "a number of rows, or 0 for all")
 
     def prepare(
         self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
@@ -53,19 +57,30 @@ class CutStat(TargetMethod):
         columns, keep = self.target_columns(rows, pool), rows.gold
         if len(pool):
             embedding = pool.extras["embedding"].astype(np.float32)
-            z = cut_statistic(embedding, pool.hard, self.neighbours)
+            z = cut_statistic(embedding, pool.hard, self.neighbours, self.among)
             best = np.argsort(z, kind="stable")[: max(1, int(self.fraction * len(z)))]
             keep[np.flatnonzero(~rows.gold)[best]] = True
         return keep_rows(columns, keep)
 
 
 def cut_statistic(
-    embedding: Float[np.ndarray, "n d"], label: Int[np.ndarray, " n"], neighbours: int
+    embedding: Float[np.ndarray, "n d"],
+    label: Int[np.ndarray, " n"],
+    neighbours: int,
+    among: int = 0,
 ) -> Float[np.ndarray, " n"]:
     """How many of a row's neighbours have another label than it, against chance, in deviations."""
+    row = np.arange(len(label))
+    known = row
+    if 0 < among < len(label):
+        known = np.sort(np.random.default_rng(0).permutation(row)[:among])
     # Brute force: trees gain nothing in as many dimensions as embeddings have.
-    near = NearestNeighbors(n_neighbors=min(neighbours, len(label)), algorithm="brute")
-    distance, index = near.fit(embedding).kneighbors(embedding)
+    near = NearestNeighbors(n_neighbors=min(neighbours, len(known)), algorithm="brute")
+    distance, found = near.fit(embedding[known]).kneighbors(embedding)
+    index = known[found]
+    # A row is its own neighbour, also where it was not drawn or where twins took its place.
+    alone = ~(index == row[:, None]).any(1)
+    index[alone, -1], distance[alone, -1] = row[alone], 0
     weight = 1 / (1 + distance.astype(np.float64))
     other = (weight * (label[index] != label[:, None])).sum(1)
     share = (np.bincount(label) / len(label))[label]
