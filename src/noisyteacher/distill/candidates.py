@@ -13,6 +13,7 @@ from noisyteacher.methods import (
     SOFT_LABELS,
     Calibrated,
     Consistency,
+    ForwardCorrection,
     GoldOnly,
     Method,
     SLaM,
@@ -21,6 +22,8 @@ from noisyteacher.methods import (
 )
 
 FLOOR = "logistic regression"
+# Up to so many, a few hundred rows of V tell how often each class is taken for each other.
+_FEW_CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ def choose_candidates(
             wanted.append(Consistency(slam))
     if compare:
         wanted += [Vanilla(), slam, Calibrated(TaylorCE(2)), Consistency(None)]
+        if classes <= _FEW_CLASSES:
+            wanted.append(Consistency(ForwardCorrection()))
     for method in wanted:
         if PRETRAINED in method.needs:
             raise InputError(
