@@ -39,7 +39,6 @@ class Consistency(Wrapper):
     own_views: ClassVar[tuple[str, ...]] = ("weak", "strong")
     formula: ClassVar[str] = "inner + λ mean 1{max p ≥ τ} ce(argmax p, f(strong)), p = f(weak)"
     reference: ClassVar[str] = "after FixMatch, Sohn et al. 2020"
-    unverified: ClassVar[str] = "on tables and embeddings: not measured"
     grid: ClassVar[Grid] = {"threshold": (0.6, 0.8, 0.95)}
 
     def __post_init__(self) -> None:
