@@ -157,7 +157,7 @@ def test_students_side_by_side_are_those_trained_one_by_one(
     cut = run_distill(task, settings, tmp_path / "run", device="cpu", minutes=0, quiet=True)
     assert [o.candidate.name for o in cut.outcomes] == [FLOOR]
     done = run(task, tmp_path / "run", compare=True)
-    assert [len(group) for group in groups[3:]] == [1, 5, 3]
+    assert [len(group) for group in groups[3:]] == [1, 5, 4]
     assert groups[4][0] == "GoldOnly()"
     for one, other in zip(alone.outcomes, done.outcomes, strict=True):
         assert (one.candidate, one.selection) == (other.candidate, other.selection)
@@ -301,6 +301,9 @@ def test_candidates_by_kind_and_wish() -> None:
     corrected = "Consistency(inner=ForwardCorrection())"
     assert corrected in named("text", 10, SLaM(), compare=True)
     assert corrected not in named("text", 100, SLaM(), compare=True)
+    calibrated = "Consistency(inner=Calibrated(inner=TaylorCE(2)))"
+    assert calibrated in named("table", 100, SLaM(), compare=True)
+    assert calibrated not in named("image", 100, SLaM(), compare=True)
     with pytest.raises(InputError, match="pre-trained"):
         choose_candidates("text", 3, SLaM(), methods=[Weighted()])
 

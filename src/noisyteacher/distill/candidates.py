@@ -77,6 +77,8 @@ def choose_candidates(
             wanted.append(Consistency(slam))
     if compare:
         wanted += [Vanilla(), slam, Calibrated(TaylorCE(2)), Consistency(None)]
+        if kind != "image":
+            wanted.append(Consistency(Calibrated(TaylorCE(2))))
         if classes <= _FEW_CLASSES:
             wanted.append(Consistency(ForwardCorrection()))
     for method in wanted:
