@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before there is a group: its defaults would keep it
 from safetensors.torch import save_file
 from small_teacher import CLASSES, small_problem
 from torch.utils.data import Dataset

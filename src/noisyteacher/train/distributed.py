@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -95,6 +96,9 @@ def processes_from_environment(device: torch.device) -> Iterator[Processes]:
         return
     started_here = not dist.is_initialized()
     if started_here:
+        # Optimisers import this, and its functions take the group of that moment as a default: it
+        # would never end, and its threads abort a process that is on its way out.
+        importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
