@@ -11,6 +11,7 @@ import pytest
 from bench_rows import row
 from PIL import Image
 
+from noisyteacher.bench import Row
 from noisyteacher.bench.figures import nearest_mean
 from noisyteacher.bench.layout import Table, Text, escape_latex
 from noisyteacher.bench.logistic import NAME
@@ -18,8 +19,9 @@ from noisyteacher.bench.method_sets import FIDELITY, OTHER_LOSSES, PAPER_SOFT
 from noisyteacher.bench.paper import paper_figures, paper_methods
 from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
 from noisyteacher.bench.publish import figures_of, publish, tables_of
-from noisyteacher.bench.tables import HEADER, cells, lines
+from noisyteacher.bench.tables import HEADER, cells, in_reading_order, lines
 from noisyteacher.errors import InputError
+from noisyteacher.methods import parse
 
 
 def body(table: Table) -> dict[str, list[str]]:
@@ -273,3 +275,85 @@ def test_gain_is_drawn_against_different_teachers_only() -> None:
 
     assert "gain-60epochs" in names(9.0)
     assert "gain-60epochs" not in names(0.01)  # one store, asked about another A
+
+
+def test_gain_compares_within_the_trials_that_both_have() -> None:
+    """Another trial's luck of the split is no lead."""
+    rows = [
+        row(method, accuracy, trial=trial, labeled=size, teacher_accuracy=teacher)
+        for size, teacher in ((5000, 36.0), (10000, 50.0))
+        for method, trial, accuracy in (
+            ("Vanilla()", 0, 40.0),
+            ("SLaM()", 0, 41.0),
+            ("SLaM()", 1, 60.0),
+        )
+    ]
+    figure = dict(figures_of("x", lines(rows)))["gain-60epochs"]
+    dots = figure.axes[0].containers[0].lines[0]
+    assert list(dots.get_ydata()) == [1.0, 1.0]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["(1)", "(1)"]
+
+
+def test_a_line_breaks_where_a_size_was_not_run() -> None:
+    sizes = (5000, 10000, 17500)
+    rows = [row("Vanilla()", 38.0, labeled=size) for size in sizes]
+    rows += [row("SLaM()", 42.0, labeled=size) for size in (5000, 17500)]
+    axes = dict(figures_of("x", lines(rows)))["soft-60epochs"].axes[0]
+    drawn = {c.get_label(): list(c.lines[0].get_ydata()) for c in axes.containers}
+    assert drawn["Vanilla()"] == [38.0] * 3
+    assert drawn["SLaM()"][0] == drawn["SLaM()"][2] == 42.0
+    assert np.isnan(drawn["SLaM()"][1])
+
+
+def test_tables_are_read_from_floors_to_later_generations() -> None:
+    rows = [
+        row("SLaM()", epochs=160),
+        row("Consistency(SLaM())", generation=2),
+        row("Consistency(SLaM())"),
+        row("GCE()"),
+        row("SLaM()"),
+        row("Vanilla()"),
+        row("Consistency(None)"),
+        row("GoldOnly()"),
+    ]
+    in_order = [
+        "GoldOnly()",
+        "Consistency(inner=None)",
+        "Vanilla()",
+        "SLaM()",
+        "GCE()",
+        "Consistency(inner=SLaM())",
+        "Consistency(inner=SLaM()), generation 2",
+        "SLaM()",
+    ]
+    names = [line.name for line in in_reading_order(lines([_named(r) for r in rows]))]
+    assert names == in_order
+
+
+def _named(of: Row) -> Row:
+    """With the method's full name, as runs write it."""
+    return replace(of, method=repr(parse(of.method)))
+
+
+def test_leads_over_vanilla_are_those_within_trials() -> None:
+    rows = [
+        *(row("Vanilla()", 40.0 + 5 * trial, trial=trial) for trial in range(2)),
+        *(row("SLaM()", 41.0 + 6 * trial, trial=trial) for trial in range(3)),
+        row("Vanilla(hard=True)", 30.0),
+        row("SLaM(hard=True)", 29.0),
+        row("SLaM()", 50.0, recipe="cifar100 / V out"),
+        row("SLaM()", 50.0, epochs=160),
+    ]
+    table = detail_table("x", lines(rows))
+    place = table.header.index("over vanilla")
+    told = [(line[0].text, line[place].text) for line in table.rows]
+    assert told == [
+        ("Vanilla()", ""),
+        ("SLaM()", "+1.50 ± 0.71 (2)"),
+        ("Vanilla(hard=True)", ""),
+        ("SLaM(hard=True)", "-1.00 (1)"),
+        ("SLaM(), V out", ""),  # no vanilla of its kind
+        ("SLaM()", ""),
+    ]
+    assert "within the trials" in table.markdown()
+    assert "over vanilla" not in detail_table("x", lines([row("SLaM()")])).header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from noisyteacher.bench.figures import bare_axes
 from noisyteacher.bench.paper import PaperFigure
 from noisyteacher.bench.results import named_method
-from noisyteacher.bench.tables import Line, teachers
+from noisyteacher.bench.tables import Cell, Line, lead, teachers
 from noisyteacher.methods import (
     Fidelity,
     Method,
@@ -50,9 +51,10 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
     figure = Figure(figsize=(7.5, 4.6 + 0.2 * len(groups)), layout="constrained")
     axes = figure.subplots()
     looks = zip(cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
+    sizes = sorted({x.labeled for x in kept})
     hollow = False
     for (name, group), (colour, marker, dash) in zip(groups.items(), looks, strict=False):
-        _draw_line(axes, group, colour, marker, dash, label=name)
+        _draw_line(axes, group, sizes, (colour, marker, dash), name)
         printed = [(x.labeled, told.accuracy) for x in group if (told := _paper(x, kind))]
         if printed:
             axes.plot(
@@ -64,7 +66,6 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
                 label="hollow: the paper's best test epoch" if not hollow else None,
             )
             hollow = True
-    sizes = sorted({x.labeled for x in kept})
     told_apart = {size: teachers([x for x in kept if x.labeled == size]) for size in sizes}
     taught = [(size, said[0]) for size, said in told_apart.items() if len(said) == 1]
     if taught:
@@ -144,7 +145,7 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         for i, method in enumerate(methods):
             group = [x for x in ran[method] if x.labeled in sizes]
             label = "with SLaM" if i else "alone"
-            _draw_line(axes, group, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], label=label)
+            _draw_line(axes, group, sizes, (COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i]), label)
         _finish(axes, name, sizes)
         axes.legend(frameon=False, fontsize=8)
     for axes in panels[1:]:
@@ -172,7 +173,8 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
             group.sort(key=lambda x: _field(x, "beta"))
             at = [place[size, _field(x, "beta")] for x in group]
             name = label if size == sizes[0] else None
-            _draw_points(axes, at, group, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], name)
+            cells = [x.accuracy["last"] for x in group]
+            _draw_cells(axes, at, cells, COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i], name)
     _draw_flat_slam(axes, found, sizes, betas, place)
     axes.set(ylabel=_ACCURACY, title=title)
     axes.set_xticks(list(place.values()), [f"{b:g}" for _, b in place], rotation=90, fontsize=8)
@@ -215,6 +217,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
     tempered = [x for x in found if isinstance(named_method(x.method), Temperature)]
     if not tempered:
         return None
+    sizes = sorted({x.labeled for x in tempered})
     figure = Figure(figsize=(6.5, 4.2), layout="constrained")
     axes = figure.subplots()
     for i, (inner, label) in enumerate(((Vanilla(), "vanilla"), (SLaM(), "SLaM"))):
@@ -227,7 +230,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
             tried = max(sum(x.labeled == line.labeled for x in mine) for line in best)
             name = f"{label}, best of {tried} pairs of temperatures"
             look = (COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i])
-            _draw_line(axes, best, *look, label=name, accuracy="best_test")
+            _draw_line(axes, best, sizes, look, name, accuracy="best_test")
         for line in best:
             pair = f"$t_A$={_field(line, 't_a'):g}, $t_B$={_field(line, 't_b'):g}"
             axes.annotate(
@@ -238,7 +241,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
                 ha="center",
                 fontsize=7,
             )
-    _finish(axes, title, sorted({x.labeled for x in tempered}))
+    _finish(axes, title, sizes)
     axes.set_ylabel("test accuracy, best test epoch (%)")
     axes.margins(x=0.12, y=0.2)
     axes.legend(frameon=False, fontsize=8)
@@ -252,14 +255,21 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     for i, hard in enumerate((False, True)):
         points = _gains(found, Vanilla(hard=hard), SLaM(hard=hard))
         if len(points) > 1 and points[-1][0] - points[0][0] >= _TEACHERS_DIFFER:
-            look = {"color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i]}
+            teacher, leads = zip(*points, strict=True)
             label = "hard labels" if hard else "soft labels"
-            axes.plot(*zip(*points, strict=True), **look, label=label)
+            _draw_cells(axes, teacher, leads, COLOURS[i], MARKERS[i], DASHES[i], label)
+            beside: dict[str, Any] = {
+                "xytext": (6, 6),
+                "textcoords": "offset points",
+                "fontsize": 8,
+            }
+            for at, gain in points:
+                axes.annotate(f"({gain.n})", (at, gain.mean), **beside)
     if not axes.lines:
         return None
     axes.axhline(0, color="#777777", linewidth=0.8)
     axes.set(
-        xlabel="teacher's test accuracy (%)",
+        xlabel="teacher's test accuracy (%); in brackets: trials",
         ylabel="SLaM minus vanilla, last epoch (points)",
         title=title,
     )
@@ -268,21 +278,21 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     return figure
 
 
-def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[float, float]]:
-    """(teacher's accuracy, lead) per size of A that has both."""
+def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[float, Cell]]:
+    """(teacher's accuracy, lead) per size of A that has a trial of both."""
 
     def by_size(method: Method) -> dict[int, Line]:
         return {x.labeled: x for x in found if named_method(x.method) == method}
 
     below, above = by_size(vanilla), by_size(slam)
-    return sorted(
-        (line.teacher_accuracy, _mean(above[size], "last") - _mean(line, "last"))
+    points = [
+        (line.teacher_accuracy, gain)
         for size, line in below.items()
         if size in above
         and line.teacher_accuracy is not None
-        and line.accuracy["last"] is not None
-        and above[size].accuracy["last"] is not None
-    )
+        and (gain := lead(above[size], line)) is not None
+    ]
+    return sorted(points, key=lambda point: point[0])
 
 
 # -- parts ----------------------------------------------------------------------------------------
@@ -324,34 +334,30 @@ def _mean(line: Line, accuracy: str) -> float:
 def _draw_line(
     axes: Axes,
     group: Sequence[Line],
-    colour: str,
-    marker: str,
-    dash: Any,
+    sizes: Sequence[int],
+    look: tuple[str, str, Any],
     label: str,
     accuracy: str = "last",
 ) -> None:
-    ordered = sorted(group, key=lambda x: x.labeled)
-    at = [x.labeled for x in ordered]
-    _draw_points(axes, at, ordered, colour, marker, dash, label, accuracy)
+    """Over all sizes of the figure: a line that went on over a size not run would tell of it."""
+    by_size = {x.labeled: x.accuracy[accuracy] for x in group}
+    _draw_cells(axes, sizes, [by_size.get(size) for size in sizes], *look, label)
 
 
-def _draw_points(
+def _draw_cells(
     axes: Axes,
     at: Sequence[float],
-    group: Sequence[Line],
+    cells: Sequence[Cell | None],
     colour: str,
     marker: str,
     dash: Any,
     label: str | None,
-    accuracy: str = "last",
 ) -> None:
-    cells = [x.accuracy[accuracy] for x in group]
-    known = [(x, c) for x, c in zip(at, cells, strict=True) if c is not None]
-    if known:
+    if any(cells):
         axes.errorbar(
-            [x for x, _ in known],
-            [c.mean for _, c in known],
-            yerr=[c.std or 0.0 for _, c in known],
+            at,
+            [nan if c is None else c.mean for c in cells],
+            yerr=[nan if c is None else c.std or 0.0 for c in cells],
             color=colour,
             marker=marker,
             linestyle=dash,

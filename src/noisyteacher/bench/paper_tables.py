@@ -17,10 +17,16 @@ from noisyteacher.bench.paper import (
     paper_name,
 )
 from noisyteacher.bench.results import named_method
-from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or, teachers
+from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or, lead, teachers
+from noisyteacher.methods import Vanilla
 
 _BELOW = "†"
 _BELOW_NOTE = "† below a student of gold labels only."
+_OVER = "over vanilla"
+_OVER_NOTE = (
+    "Over vanilla: after the last epoch, mean ± standard deviation of the difference within the "
+    "trials (their number in brackets) that both have."
+)
 _KINDS = {"soft": "soft labels", "hard": "hard labels", None: "no teacher"}
 
 
@@ -31,7 +37,7 @@ def by_kind(found: Sequence[Line]) -> Iterator[tuple[str | None, list[Line]]]:
     if not kinds and free:
         yield None, free
     for kind in kinds:
-        yield kind, free + [x for x in found if x.distillation and kind in x.kinds]
+        yield kind, [line for line in found if kind in line.kinds]
 
 
 # -- methods × sizes, as the paper has it ---------------------------------------------------------
@@ -132,7 +138,7 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
     """All students of one size of A, with all three accuracies."""
     best = {name: _best(found, name) for name in ACCURACIES}
     rows = []
-    for line in sorted(found, key=lambda x: x.epochs):
+    for line in found:
         row = [Text(line.name), Text(line.distillation or "none")]
         row += [Text(blank_or(value)) for value in (line.passes, line.length, line.trials)]
         for name in ACCURACIES:
@@ -140,14 +146,34 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
             text += _BELOW if text and _is_below_gold(line, name, found) else ""
             row += [Text(text, bold=line is best[name])]
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
-        row += [Text(macro), Text(blank_or(line.paper))]
+        row += [Text(macro), Text(_over_vanilla(line, found)), Text(blank_or(line.paper))]
         rows.append(tuple(row))
     told = _told(teachers(found))
     title = f"{recipe}, {found[0].labeled} labels" + (f"; the teacher: {told} %" if told else "")
-    numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", "paper")
-    notes = (_BELOW_NOTE,) if any(_BELOW in c.text for row in rows for c in row) else ()
+    numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", _OVER, "paper")
+    notes = [_OVER_NOTE] if any(row[-2].text for row in rows) else []
+    notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
     header = ("method", "teacher labels", *numbers)
-    return Table(title, header, tuple(rows), notes).without_blank("paper")
+    noted = (" ".join(notes),) if notes else ()
+    return Table(title, header, tuple(rows), noted).without_blank("paper").without_blank(_OVER)
+
+
+def _over_vanilla(line: Line, found: Sequence[Line]) -> str:
+    """The lead over vanilla distillation on the same kind of labels, within shared trials."""
+    vanilla = Vanilla(hard=line.distillation == "hard")
+    alike = (line.recipe, line.epochs, line.gold_repeat)
+    for other in found:
+        if named_method(other.method) != vanilla or other is line:
+            continue
+        if (other.recipe, other.epochs, other.gold_repeat) == alike and (
+            ahead := lead(line, other)
+        ):
+            return f"{ahead.mean:+.2f}{_deviation(ahead)} ({ahead.n})"
+    return ""
+
+
+def _deviation(value: Cell) -> str:
+    return "" if value.std is None else f" ± {value.std:.2f}"
 
 
 def _measured_text(line: Line | None, accuracy: str, found: Sequence[Line]) -> str:

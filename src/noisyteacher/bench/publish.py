@@ -19,7 +19,7 @@ from noisyteacher.bench.figures import save_figure
 from noisyteacher.bench.layout import Table
 from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
 from noisyteacher.bench.results import Row, merge, read_rows
-from noisyteacher.bench.tables import Line, lines
+from noisyteacher.bench.tables import Line, in_reading_order, lines
 from noisyteacher.errors import InputError
 from noisyteacher.files import plain_name, write_atomic
 
@@ -41,7 +41,7 @@ def publish(rows: Sequence[Row], out: str | Path) -> list[Path]:
     out, found = Path(out), lines(rows)
     written = []
     for recipe in dict.fromkeys(line.table for line in found):
-        mine = sorted((x for x in found if x.table == recipe), key=lambda x: x.labeled)
+        mine = in_reading_order(x for x in found if x.table == recipe)
         stem = plain_name(recipe)
         tables = list(tables_of(recipe, mine))
         texts = {

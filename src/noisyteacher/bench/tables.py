@@ -11,7 +11,20 @@ from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.paper import PaperFigure, is_the_papers, paper_figures, paper_name
 from noisyteacher.bench.recipe import ARM_MARK
 from noisyteacher.bench.results import Row, named_method
-from noisyteacher.methods import UPS, FixMatch, GoldOnly, Method
+from noisyteacher.methods import (
+    UPS,
+    VID,
+    Fidelity,
+    FixMatch,
+    GoldOnly,
+    Method,
+    PolyLoss,
+    SLaM,
+    TaylorCE,
+    Temperature,
+    Vanilla,
+    Weighted,
+)
 
 ACCURACIES = {
     "last": "last epoch",
@@ -48,6 +61,7 @@ class Line:
     accuracy: dict[str, Cell | None]
     macro_f1: Cell | None
     teacher_accuracy: float | None
+    last_of_trial: dict[int, float]
 
     @property
     def name(self) -> str:
@@ -136,7 +150,42 @@ def _line(group: list[Row]) -> Line:
         accuracy={name: cell(row.accuracy[name] for row in group) for name in ACCURACIES},
         macro_f1=cell(row.macro_f1 for row in group),
         teacher_accuracy=None if teacher is None else teacher.mean,
+        last_of_trial={
+            row.trial: last for row in group if (last := row.accuracy["last"]) is not None
+        },
     )
+
+
+def lead(ahead: Line, behind: Line) -> Cell | None:
+    """How far one line is ahead after the last epoch, over the trials that both have."""
+    shared = ahead.last_of_trial.keys() & behind.last_of_trial.keys()
+    return cell(ahead.last_of_trial[t] - behind.last_of_trial[t] for t in sorted(shared))
+
+
+# As the paper's tables have them, and its studies of other losses, fidelity and temperatures.
+_PAPER_ORDER: tuple[type, ...] = (
+    Vanilla,
+    TaylorCE,
+    PolyLoss,
+    UPS,
+    VID,
+    Weighted,
+    SLaM,
+    Fidelity,
+    Temperature,
+)
+
+
+def in_reading_order(found: Iterable[Line]) -> list[Line]:
+    """By length: no teacher, the paper's methods, their rivals, two views, later generations."""
+
+    def place(line: Line) -> tuple[int, int, bool, int, int]:
+        kind = type(named_method(line.method))
+        index = _PAPER_ORDER.index(kind) if kind in _PAPER_ORDER else len(_PAPER_ORDER)
+        taught = line.distillation is not None
+        return line.epochs, line.generation, taught, line.passes or 0, index
+
+    return sorted(found, key=place)
 
 
 def teachers(found: Iterable[Line]) -> list[float]:
