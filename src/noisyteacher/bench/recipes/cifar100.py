@@ -75,8 +75,8 @@ def cifar100_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = 
 def cifar100_fidelity(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
     """Fidelity weighting over its grid of β, alone and with SLaM on top.
 
-    ``noisyteacher bench cifar100-fidelity --data DIR``; one H200; of the grid β = 1 was measured, at
-    5 000 labels after 60 epochs: 40.69, with SLaM 42.68, see results/RESULTS.md.
+    ``noisyteacher bench cifar100-fidelity --data DIR``; one H200; of the grid β = 1 was measured,
+    at 5 000 labels after 60 epochs: 40.69, with SLaM 42.68, see results/RESULTS.md.
     """
     return replace(cifar100(teacher, student), methods=FIDELITY)
 
@@ -86,8 +86,8 @@ def cifar100_temperature(
 ) -> Recipe:
     """All 81 pairs of temperatures for A and B, vanilla and SLaM: 162 students per size and trial.
 
-    ``noisyteacher bench cifar100-temperature --labeled 5000 --trials 1 --data DIR``; one H200; two of
-    the pairs were measured, after 60 epochs: the best has 41.41, with SLaM 43.99, see
+    ``noisyteacher bench cifar100-temperature --labeled 5000 --trials 1 --data DIR``; one H200; two
+    of the pairs were measured, after 60 epochs: the best has 41.41, with SLaM 43.99, see
     results/RESULTS.md.
     """
     return replace(cifar100(teacher, student), methods=TEMPERATURE)
