@@ -9,7 +9,6 @@ import typer
 
 from noisyteacher.cli.console import warnings_as_lines
 from noisyteacher.cli.options import Device, IdColumn, ImageSize, LabelColumn, TextColumn
-from noisyteacher.distill import students
 
 if TYPE_CHECKING:
     from noisyteacher.distill import Distilled
@@ -54,7 +53,14 @@ def distill(
     test: Annotated[
         Path | None, typer.Option(help="Labelled examples for a last word; they choose nothing.")
     ] = None,
-    student: Annotated[str, typer.Option(help=f"{students.HELP}.")] = students.AUTO,
+    student: Annotated[
+        str,
+        typer.Option(
+            help="auto; linear or mlp (text, tables); resnet20, resnet56, ... (images), "
+            "resnet18 or resnet50 (photographs), mobilenet; or, for text, a Hugging Face "
+            "encoder's name or folder."
+        ),
+    ] = "auto",
     method: Annotated[
         list[str] | None,
         typer.Option(help="Try this method, such as 'SLaM(hard=True)', not the defaults."),
