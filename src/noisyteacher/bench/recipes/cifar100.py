@@ -66,8 +66,8 @@ def cifar100_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = 
     """The same with hard labels.
 
     ``noisyteacher bench cifar100-hard --labeled 5000 --epochs 60 --trials 1 --data DIR``; one H200:
-    teacher and six one-view students took 5.0 minutes. The paper: SLaM 5.65 points over vanilla at
-    5 000 labels; measured after 60 epochs: 5.25, see results/RESULTS.md.
+    teacher and six one-view students took 5.0 minutes in benchmarks/comparison.py. The paper: SLaM
+    5.65 points over vanilla at 5 000 labels; after 60 epochs here: 5.25, see results/RESULTS.md.
     """
     return replace(cifar100(teacher, student), methods=(*FLOOR, *PAPER_HARD))
 

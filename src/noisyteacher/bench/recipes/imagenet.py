@@ -24,7 +24,7 @@ def imagenet(teacher: ModelSpec | None = None, student: ModelSpec | None = None)
     """The paper's comparison with soft labels, without UPS, as there.
 
     ``noisyteacher bench imagenet --labeled 128116 --trials 1 --data DIR``. Made for one H200: all
-    images lie on it at 160×160 (102 GB) and are shown at 128×128, where the paper shows 224×224.
+    images lie on it at 160×160 (102 GB) and are shown at 128×128; the paper does not tell its size.
     Time and accuracy not measured.
     """
     training = TrainConfig(

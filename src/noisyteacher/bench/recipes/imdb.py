@@ -34,7 +34,7 @@ def text_training(model: ModelSpec, epochs: int) -> TrainConfig:
 
 
 def imdb(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
-    """The paper's comparison, at a rate that trains: its own 1e-6 and 1e-7 hardly do.
+    """The paper's comparison, at a rate usual for encoders: its own are 1e-6 and 1e-7.
 
     ``noisyteacher bench imdb --labeled 500,2000 --teacher FOLDER --student FOLDER --data DIR``;
     without the folders, ALBERT-large and -base come from the hub. Made for one H200; five students
@@ -78,9 +78,9 @@ def imdb_paper_rates(teacher: ModelSpec | None = None, student: ModelSpec | None
 
 
 def imdb_words(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
-    """Linear students on 20 000 TF-IDF words, gold repeated five times; a teacher of the same kind.
+    """Linear students on 20 000 words and pairs of words, gold repeated five times.
 
-    A plain logistic regression on A and V stands beside them.
+    The teacher is of the same kind. A plain logistic regression on A and V stands beside them.
 
     ``noisyteacher bench imdb-words --labels STORE --data DIR`` takes stored labels, such as a
     zero-shot teacher's, instead. Two cores or one GPU, minutes; accuracy: see results/RESULTS.md
