@@ -13,6 +13,7 @@ again, it goes on. About 40 minutes on 2 cores.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 
 from measuring import this_machine, write_csv
 from noisyteacher.data import load_dataset
+from noisyteacher.files import write_atomic
 from zero_shot_teacher import SentenceEncoder, packaged_encoder
 
 ROWS, TOKENS, VAL, SELECTION = 12_500, 128, 500, 500
@@ -85,9 +87,9 @@ def embeddings(args: argparse.Namespace) -> dict[str, np.ndarray]:
         train, test = (np.sort(rng.permutation(len(y))[:ROWS]) for y in (dataset.y, dataset.test_y))
         encode = SentenceEncoder(args.encoder or packaged_encoder(), TOKENS, 32, "cpu")
         texts = [dataset.inputs[i] for i in train] + [dataset.test_inputs[i] for i in test]
-        x = encode(texts)
+        x, content = encode(texts), io.BytesIO()
         np.savez(
-            path,
+            content,
             train=x[:ROWS],
             test=x[ROWS:],
             ids=dataset.ids[train],
@@ -95,6 +97,8 @@ def embeddings(args: argparse.Namespace) -> dict[str, np.ndarray]:
             test_ids=dataset.test_ids[test],
             test_y=dataset.test_y[test],
         )
+        # What is there is taken as it is, so it must not appear before it is whole.
+        write_atomic(path, content.getvalue())
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
 

@@ -27,9 +27,14 @@ def test_every_public_name_is_there() -> None:
 def test_distill_is_the_function_whatever_was_imported_before() -> None:
     told = run(
         "import noisyteacher.distill.files, noisyteacher as nt; from noisyteacher import distill; "
-        "print(callable(nt.distill), nt.distill is distill, nt.train.__name__)"
+        "print(callable(nt.distill), nt.distill is distill)"
     )
-    assert told == "True True noisyteacher.train"
+    assert told == "True True"
+
+
+def test_rooms_are_there_whatever_was_imported_before() -> None:
+    told = run("import noisyteacher as nt; print(nt.errors.InputError, nt.integrations.__name__)")
+    assert told == "<class 'noisyteacher.errors.InputError'> noisyteacher.integrations"
 
 
 def test_unknown_names_are_refused() -> None:

@@ -47,7 +47,20 @@ _HOMES = {
     "mix": "losses",
     "top_mask": "losses",
 }
-_ROOMS = ("bench", "data", "halfspace", "labels", "losses", "methods", "models", "noise", "train")
+_ROOMS = (
+    "bench",
+    "data",
+    "errors",
+    "halfspace",
+    "integrations",
+    "labels",
+    "losses",
+    "methods",
+    "models",
+    "noise",
+    "report",
+    "train",
+)
 
 
 class _Package(ModuleType):

@@ -294,6 +294,27 @@ def test_gain_compares_within_the_trials_that_both_have() -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["(1)", "(1)"]
 
 
+def test_arms_and_generations_are_not_taken_for_the_method_itself() -> None:
+    rows = [
+        row(method, accuracy, labeled=size, teacher_accuracy=teacher, **other)
+        for size, teacher in ((5000, 36.0), (10000, 50.0))
+        for method, accuracy, other in (
+            ("Vanilla()", 40.0, {}),
+            ("SLaM()", 44.0, {}),
+            ("TaylorCE()", 41.0, {}),
+            ("SLaM(base=TaylorCE(2))", 42.0, {}),
+            ("SLaM()", 30.0, {"recipe": "cifar100 / V out"}),
+            ("SLaM()", 60.0, {"generation": 2}),
+        )
+    ]
+    rows.append(row("PolyLoss()", 39.0, labeled=17500))
+    figures = dict(figures_of("cifar100", lines(rows)))
+    assert list(figures["gain-60epochs"].axes[0].containers[0].lines[0].get_ydata()) == [4.0, 4.0]
+    panels = figures["other-losses-60epochs"].axes
+    assert [axes.get_title() for axes in panels] == ["cross-entropy", "Taylor-CE, order 2"]
+    assert list(panels[0].containers[1].lines[0].get_ydata()) == [44.0, 44.0]
+
+
 def test_a_line_breaks_where_a_size_was_not_run() -> None:
     sizes = (5000, 10000, 17500)
     rows = [row("Vanilla()", 38.0, labeled=size) for size in sizes]
@@ -343,6 +364,7 @@ def test_leads_over_vanilla_are_those_within_trials() -> None:
         row("SLaM(hard=True)", 29.0),
         row("SLaM()", 50.0, recipe="cifar100 / V out"),
         row("SLaM()", 50.0, epochs=160),
+        row("Vanilla()", 70.0, epochs=160, generation=2),
     ]
     table = detail_table("x", lines(rows))
     place = table.header.index("over vanilla")
@@ -353,7 +375,8 @@ def test_leads_over_vanilla_are_those_within_trials() -> None:
         ("Vanilla(hard=True)", ""),
         ("SLaM(hard=True)", "-1.00 (1)"),
         ("SLaM(), V out", ""),  # no vanilla of its kind
-        ("SLaM()", ""),
+        ("SLaM()", ""),  # the vanilla of its length learned from students
+        ("Vanilla(), generation 2", ""),
     ]
     assert "within the trials" in table.markdown()
     assert "over vanilla" not in detail_table("x", lines([row("SLaM()")])).header

@@ -17,7 +17,7 @@ from noisyteacher.bench.smoke import smoke
 from noisyteacher.bench.students import PlannedStudent, cohorts, first_students
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
+from noisyteacher.methods import VID, Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, Job, engine
 
 
@@ -229,6 +229,14 @@ def test_methods_that_differ_in_a_sign_have_files_of_their_own() -> None:
         for method in parse_methods("PolyLoss(-1.0);PolyLoss(1.0);PolyLoss(1.0, hard=True)")
     }
     assert len(names) == 3
+
+
+def test_methods_that_an_arm_or_a_generation_cannot_have_are_refused_at_once() -> None:
+    without = (Arm(), Arm("no start", pretrained=False))
+    with pytest.raises(InputError, match=r"Weighted\(\) needs .* the arm 'no start' has none"):
+        small("Weighted()", arms=without)
+    with pytest.raises(InputError, match=r"VID\(\) needs more than labels of a second generation"):
+        small(second=Generation(SLaM(), (VID(),)))
 
 
 def test_bad_options() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +172,37 @@ def test_tables_and_embeddings(tmp_path: Path) -> None:
     assert data.classes == ("a", "b")
     assert data.y.tolist() == [1, 0]
     assert data.mean == (2, 3, 5.5)
+
+
+@contextmanager
+def few_open_files(more: int) -> Iterator[None]:
+    """Let this process open only so many more files."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = {int(path.name) for path in Path("/dev/fd").iterdir()}
+    free = [number for number in range(len(taken) + more + 1) if number not in taken]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[more], before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("kind", ["table", "image", "image without labels"])
+def test_there_may_be_more_shards_than_open_files(
+    tmp_path: Path, pictures: np.ndarray, kind: str
+) -> None:
+    for i in range(60):
+        row = {"age": [2 * i]} if kind == "table" else {"img": [encoded(pictures[i % 12])]}
+        row |= {} if kind == "image without labels" else {"label": [i % 2]}
+        pq.write_table(pa.table(row), tmp_path / f"train-{i:02d}.parquet")
+    label = None if kind == "image without labels" else "auto"
+    with few_open_files(40):
+        data = load_dataset(tmp_path, label=label)
+    assert len(data) == 60
+    assert data.y.tolist() == ([-1] * 60 if label is None else [0, 1] * 30)
+    expected = 2 * np.arange(60)[:, None] if kind == "table" else np.tile(pictures, (5, 1, 1, 1))
+    np.testing.assert_array_equal(data.inputs, expected)
 
 
 @pytest.mark.usefixtures("cache")

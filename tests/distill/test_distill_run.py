@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from noisyteacher.bench.results import append_row, read_rows
-from noisyteacher.data import Tfidf, Tokens
+from noisyteacher.data import HashedNgrams, Tfidf, Tokens
 from noisyteacher.distill import (
     Distilled,
     DistillSettings,
@@ -32,6 +32,7 @@ from noisyteacher.distill.task import Task
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, Vanilla, Weighted
+from noisyteacher.models import ModelSpec
 from noisyteacher.train import Adam, TrainConfig
 from tiny_encoder import save_classifier
 from user_files import MOODS, noisy_probs, reviews
@@ -178,6 +179,13 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
         run(make(), tmp_path / "run", student="mlp", quick=True)
 
 
+def test_another_featurizer_of_the_same_width_is_another_run(tmp_path: Path) -> None:
+    """Its columns mean other words, and the student would have no way to know."""
+    run(make(), tmp_path / "run", quick=True, featurizer=HashedNgrams(256, (1, 1)))
+    with pytest.raises(InputError, match="another featurizer"):
+        run(make(), tmp_path / "run", quick=True, featurizer=HashedNgrams(256, (2, 2)))
+
+
 def test_a_better_student_of_an_earlier_call_is_named(tmp_path: Path) -> None:
     run(make(), tmp_path / "run", quick=True)
     gold = next(r for r in read_rows(tmp_path / "run" / "results.jsonl") if r.curve)
@@ -221,6 +229,29 @@ def test_a_second_generation_is_judged_like_the_first(tmp_path: Path) -> None:
     assert last.candidate.name == "SLaM(hard=True), generation 2"
     rows = read_rows(tmp_path / "run" / "results.jsonl")
     assert [row.generation for row in rows] == [1, 1, 1, 2]
+
+
+def test_generations_refuse_what_later_labels_do_not_have(tmp_path: Path) -> None:
+    given = columns(320, 0.8)
+    rng = np.random.default_rng(0)
+    probs, ids = given["labels"].probs, given["labels"].ids
+    extras = {"embedding": rng.normal(size=(320, 4)).astype(np.float32)}
+    given["labels"] = TeacherLabels.from_probs(ids, probs, MOODS, extras=extras)
+    with pytest.raises(InputError, match="needs more than labels of a second generation have"):
+        run(gather(**given), tmp_path / "run", methods=(VID(),), generations=2)
+    assert not (tmp_path / "run" / "results.jsonl").exists()
+
+
+def test_a_student_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Own(ModelSpec):
+        classes: int = 2
+
+        def build(self) -> Any:
+            raise AssertionError("it must not come to that")
+
+    with pytest.raises(InputError, match="Own"):
+        run(make(), tmp_path / "run", student=Own())
 
 
 def test_the_door_returns_the_best_student(tmp_path: Path) -> None:
@@ -342,6 +373,8 @@ def test_the_floor_is_scikit_learns_logistic_regression() -> None:
 
 
 def test_settings_are_checked() -> None:
+    with pytest.raises(InputError, match="seed must be at least 0, not -1"):
+        DistillSettings(seed=-1)
     with pytest.raises(InputError, match="generations must be at least 1"):
         DistillSettings(generations=0)
     with pytest.raises(InputError, match="epochs must be at least 1"):

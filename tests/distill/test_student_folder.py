@@ -129,6 +129,43 @@ def test_a_folder_is_replaced_only_when_asked_and_only_a_students(tmp_path: Path
     np.testing.assert_array_equal(load_student(tmp_path / "s").logits(table), student.logits(table))
 
 
+def test_an_interrupt_while_replacing_leaves_the_old_student(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student, table = table_student()
+    save_student(tmp_path / "s", student, "first\n")
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if ".tmp-" in self.name:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_student(tmp_path / "s", student, "second\n", overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["s"]
+    assert (tmp_path / "s" / "README.md").read_text() == "first\n"
+    np.testing.assert_array_equal(load_student(tmp_path / "s").logits(table), student.logits(table))
+
+
+def test_what_a_kill_while_replacing_leaves_is_found_again(tmp_path: Path) -> None:
+    student, table = table_student()
+    folder, aside = tmp_path / "s", tmp_path / ".s.old-0123abcd"
+    save_student(folder, student, "first\n")
+    folder.rename(aside)  # killed between the two renames
+    np.testing.assert_array_equal(load_student(folder).logits(table), student.logits(table))
+    with pytest.raises(InputError, match="exists already"):
+        save_student(folder, student)
+    assert (folder / "README.md").read_text() == "first\n"
+    save_student(aside, student)  # killed before the old one was removed
+    other = tmp_path / ".s.old-0123abcd.old-4567cdef"  # of another student
+    save_student(other, student)
+    save_student(folder, student, "second\n", overwrite=True)
+    assert {p.name for p in tmp_path.iterdir()} == {"s", other.name}
+    assert (folder / "README.md").read_text() == "second\n"
+
+
 def test_damage_is_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no student's folder"):
         load_student(tmp_path / "none")

@@ -23,7 +23,7 @@ from torch import nn
 
 from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.integrations.sklearn import SLaMClassifier
-from noisyteacher.methods import SLaM, Vanilla
+from noisyteacher.methods import ConfidentPruning, SLaM, Vanilla, Weighted
 from noisyteacher.models import MLP
 from noisyteacher.noise import TeacherNoise
 
@@ -295,6 +295,12 @@ def test_bad_pools_are_refused(changes: dict[str, Any], message: str) -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         quick(**({"steps": 20} | settings)).fit(X, Y)
+
+
+def test_methods_that_need_a_pretrained_student_are_refused() -> None:
+    for method in (ConfidentPruning(), Weighted()):
+        with pytest.raises(InputError, match="needs a student pre-trained on gold"):
+            quick(steps=2, method=method).fit(X, Y, **TEACHER)
 
 
 def test_own_students_refuse_sparse_rows() -> None:

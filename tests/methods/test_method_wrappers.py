@@ -54,6 +54,14 @@ def test_tempered_probabilities() -> None:
     assert 4 * gap.item() == pytest.approx(0.104924, abs=5e-6)
 
 
+def test_what_is_impossible_stays_impossible() -> None:
+    one_hot = torch.eye(1000)[:3]
+    torch.testing.assert_close(temper(one_hot, 4.0), one_hot)
+    top, tail = temper_top(one_hot[:, :3], torch.zeros(3), 997, 4.0)
+    torch.testing.assert_close(top, torch.eye(3))
+    assert tail.tolist() == [0, 0, 0]
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 100.0]))
 @settings(max_examples=30, deadline=None)
 def test_tempering_is_dividing_logits(seed: int, t: float) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 from method_problems import DONE, Problem, make_rows, tiny, train_linear, whole_batch
 from test_planted_noise import said, two_classes
 
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
     GCE,
@@ -24,6 +26,7 @@ from noisyteacher.methods import (
     Rows,
     TruncatedGCE,
     Vanilla,
+    confident_pruning,
     fit_and_prepare,
 )
 from noisyteacher.methods.confident_pruning import confident_joint, find_mislabelled
@@ -77,8 +80,8 @@ def test_neighbours_from_a_part_of_the_pool_tell_much_the_same() -> None:
     best = np.argsort(part)[:300]
     assert np.mean(label[best] == truth[best]) > 0.97
     # Twins at distance 0 do not push a row out of its own neighbourhood.
-    twins = cut_statistic(np.zeros((6, 1), np.float32), np.array([0, 1, 1, 1, 1, 1]), 3)
-    assert twins[0] == pytest.approx((2 - 5 / 6 * 3) / np.sqrt(5 / 36 * 3))
+    twins = cut_statistic(np.zeros((6, 1), np.float32), np.array([1, 1, 1, 1, 1, 0]), 3)
+    assert twins[5] == pytest.approx((2 - 5 / 6 * 3) / np.sqrt(5 / 36 * 3))
 
 
 def test_cut_stat_keeps_the_labels_that_are_right() -> None:
@@ -132,6 +135,51 @@ def test_planted_mistakes_are_found(classes: int) -> None:
     assert np.mean(label[marked] != truth[marked]) > 0.9
     assert marked[label != truth].mean() > 0.85
     assert not marked[probs.argmax(1) == label].any()
+
+
+def test_leads_that_differ_do_not_tie_in_float32() -> None:
+    sure = np.repeat([(0.9, 0.1, 0), (0.1, 0.9, 0), (0, 0.8, 0.2), (0, 0.2, 0.8)], 10, axis=0)
+    small = 1e-9 * np.arange(20, 0, -1)
+    unsure = np.stack([small, np.full(20, 0.5), np.full(20, 0.5)], 1)
+    probs = np.concatenate([sure, unsure]).astype(np.float32)
+    label = np.repeat([0, 0, 1, 2, 0, 0], 10)
+    # Of label 0 as many are sure of 1 as of 0: half of its 40 rows are marked, ten unsure ones too.
+    marked = np.flatnonzero(find_mislabelled(probs, label))
+    assert marked.tolist() == [*range(10, 20), *range(50, 60)]
+
+
+def test_the_joint_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    label, probs = rng.integers(0, 5, 1000), rng.dirichlet(np.full(5, 0.3), 1000)
+    whole = confident_joint(probs, label)
+    monkeypatch.setattr(confident_pruning, "_BLOCK_ROWS", 64)
+    np.testing.assert_array_equal(confident_joint(probs, label), whole)
+    assert whole.any()
+
+
+def test_the_joint_of_a_large_pool_needs_little_memory() -> None:
+    probs = np.full((40_000, 100), 0.01, np.float32)
+    label = np.arange(40_000) % 100
+    tracemalloc.start()
+    try:
+        confident_joint(probs, label)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < probs.nbytes / 2
+
+
+def test_predictions_of_the_pool_stay_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watched(probs: np.ndarray, label: np.ndarray) -> np.ndarray:
+        seen.append(probs.dtype)
+        return find_mislabelled(probs, label)
+
+    monkeypatch.setattr(confident_pruning, "find_mislabelled", watched)
+    method = ConfidentPruning()
+    method.refresh(torch.full((120, 4), 0.25), torch.full((100, 4), 0.25), columns_of(method))
+    assert seen == [np.float32]
 
 
 def test_pruning_is_settled_once_by_the_student_as_it_starts() -> None:
@@ -227,6 +275,15 @@ def test_partial_labels_share_the_first_classes() -> None:
     few = TeacherLabels.from_probs(np.arange(2), labels.probs, k=2)
     with pytest.raises(InputError, match="needs 3 classes per label; 2 are stored"):
         fit_and_prepare(PartialLabels(top=3), rows, few)
+
+
+def test_partial_labels_share_nothing_with_classes_ruled_out() -> None:
+    sure = TeacherLabels.from_probs(np.arange(3), np.eye(3))
+    rows = Rows(np.arange(3), np.full(3, -1), np.arange(0), np.arange(0), 3)
+    target = fit_and_prepare(PartialLabels(), rows, sure).columns.values["target"]
+    assert target.tolist() == np.eye(3).tolist()
+    with pytest.warns(NoisyTeacherWarning, match="of 3 classes tells none from another"):
+        fit_and_prepare(PartialLabels(top=3), rows, TeacherLabels.from_probs(sure.ids, np.eye(3)))
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,25 @@ import pytest
 from noisyteacher.bench import Row, run_recipe
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.recipes.digits import digits
+from noisyteacher.bench.smoke import smoke
 from noisyteacher.data import load_dataset, split
 from noisyteacher.distill import DistillSettings, gather, run_distill
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import GoldOnly, SLaM, Vanilla
+from noisyteacher.methods import (
+    VID,
+    ConfidentPruning,
+    CutStat,
+    GoldOnly,
+    Method,
+    SLaM,
+    Vanilla,
+)
 from noisyteacher.models import MLP
 from noisyteacher.report import collect_distilled, collect_run
 from noisyteacher.report.comparison import read_comparison
+from noisyteacher.report.source import read_source
+from noisyteacher.report.words import facts
 from noisyteacher.train import Adam, TrainConfig
 from user_files import MOODS, noisy_probs, reviews
 
@@ -113,3 +124,35 @@ def test_a_distillation_is_compared_on_pool_and_selection_set(tmp_path: Path) ->
     alone = run_distill(task, settings, None, device="cpu", quiet=True)
     with pytest.raises(InputError, match="no folder"):
         collect_distilled(alone)
+
+
+def test_the_page_tells_where_a_teachers_accuracy_was_measured(finished, tmp_path: Path) -> None:
+    recipe, folder, _ = finished
+    told = dict(facts(read_source(folder)))
+    assert "Teacher's accuracy on the test part" in told
+    assert told["Teacher"].startswith("MLP")
+    # A store that lacks the test part, as this one does, is judged on the training part.
+    labels = folder / "labels" / "30"
+    small = replace(recipe, methods=(Vanilla(),))
+    run_recipe(small, tmp_path, labels=labels, device="cpu", quiet=True)
+    told = dict(facts(read_source(tmp_path)))
+    (where,) = (name for name in told if name.startswith("Teacher's accuracy"))
+    assert where == (
+        "Teacher's accuracy on the test part, or, where its store lacks that, on the training "
+        "part without A"
+    )
+    assert told["Teacher"].startswith("the label store 30")
+
+
+@pytest.mark.parametrize("method", [VID(), CutStat(neighbours=3), ConfidentPruning()])
+def test_the_best_student_may_need_more_than_labels(tmp_path: Path, method: Method) -> None:
+    """The teacher's embeddings, or a student pre-trained on A."""
+    recipe = replace(smoke(digits()), methods=(method,))
+    rows = run_recipe(recipe, tmp_path, device="cpu", quiet=True)
+    # A later call with other methods still shows it, where it is the best.
+    for methods in ((method,), (GoldOnly(),)):
+        (tmp_path / "comparison.json").unlink(missing_ok=True)
+        collect_run(replace(recipe, methods=methods), tmp_path, rows)
+        found = read_comparison(tmp_path)
+        assert found is not None
+        assert found.student == repr(method)

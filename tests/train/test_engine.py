@@ -227,6 +227,11 @@ def test_no_epoch_is_begun_that_would_end_too_late(
     job = toy.job("s", PlainCE())
     (stopped,) = train(job, toy.data, small(5), out=tmp_path, minutes=1.5, quiet=True)
     assert stopped.history.epochs_done == 2  # a third would end after 120 of 90 seconds
+    # Nor by the students after it: of two more, none gets a third epoch's time.
+    jobs = [toy.job(name, PlainCE()) for name in ("a", "b", "c")]
+    now = 0.0
+    done = train(jobs, toy.data, small(5), out=tmp_path, minutes=1.5, quiet=True)
+    assert [student.history.epochs_done for student in done] == [2, 0, 0]
     # However short the time: every call gets on by one epoch.
     (stopped,) = train(job, toy.data, small(5), out=tmp_path, minutes=0.1, quiet=True)
     assert stopped.history.epochs_done == 3

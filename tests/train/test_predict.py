@@ -62,6 +62,23 @@ def test_view_statistics_are_mean_and_spread_over_crops() -> None:
         np.testing.assert_allclose(std[:, i], runs.std(0).numpy(), atol=1e-3)
 
 
+def test_no_rows_have_labels_of_the_right_shape() -> None:
+    views = ImageViews(mean=(0.5,) * 3, std=(0.25,) * 3)
+    spec = ResNetCifar(depth=8, classes=4)
+    labels = label(
+        spec,
+        spec.build().state_dict(),
+        torch.empty((0, 3, 32, 32), dtype=torch.uint8),
+        views,
+        ids=np.arange(0),
+        embeddings=True,
+        view_passes=2,
+    )
+    assert labels.probs.shape == (0, 4)
+    shapes = {name: values.shape for name, values in labels.extras.items()}
+    assert shapes == {"embedding": (0, 64), "view_mean": (0, 2, 4), "view_std": (0, 2, 4)}
+
+
 def test_bad_calls_are_refused() -> None:
     toy = make_toy()
     state = Net().build().state_dict()

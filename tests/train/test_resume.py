@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import PlainCE, make_toy, small
+from toy import Net, NoisyViews, PlainCE, make_toy, small
 
 from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
@@ -90,6 +90,36 @@ def test_other_teacher_labels_of_the_same_rows_are_another_run(tmp_path: Path) -
     job = replace(toy, labels=flipped).job("s", PlainCE())
     with pytest.raises(InputError, match="belongs to another run"):
         train(job, toy.data, small(2), out=tmp_path, quiet=True)
+
+
+def test_other_inputs_of_the_same_rows_are_another_run(tmp_path: Path) -> None:
+    """Another preprocessing, say: students of the old one would pass for finished."""
+    toy = make_toy()
+    job = toy.job("s", PlainCE())
+    train(job, toy.data, small(2), out=tmp_path, quiet=True)
+    train(job, toy.data, small(2), out=tmp_path, quiet=True)
+    others = {
+        "inputs": toy.data.inputs * 2,
+        "test_inputs": toy.data.test_inputs + 1,
+        "views": NoisyViews(has_strong=False),
+        "test_y": toy.data.test_y[::-1],
+    }
+    for name, value in others.items():
+        changed = replace(toy.data, **{name: value})
+        with pytest.raises(InputError, match="belongs to another run"):
+            train(job, changed, small(2), out=tmp_path, quiet=True)
+
+
+def test_a_model_without_a_name_of_its_own_is_known_again(tmp_path: Path) -> None:
+    class Plain:
+        def build(self) -> torch.nn.Module:
+            return Net().build()
+
+    toy = make_toy()
+    for _ in range(2):
+        job = replace(toy.job("s", PlainCE()), model=Plain())
+        (done,) = train(job, toy.data, small(2), out=tmp_path, quiet=True)
+    assert done.finished
 
 
 def test_a_truncated_checkpoint_is_named(tmp_path: Path) -> None:

@@ -129,23 +129,27 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         "Taylor-CE, order 2": (TaylorCE(), SLaM(base=TaylorCE())),
         "PolyLoss, ε = 2": (PolyLoss(), SLaM(base=PolyLoss())),
     }
-    ran = {
-        method: [x for x in found if named_method(x.method) == method]
-        for methods in pairs.values()
-        for method in methods
-    }
-    alone, inside = ({x.labeled for x in ran[method]} for method in pairs["Taylor-CE, order 2"])
+    alone, inside = (
+        {x.labeled for x in found if named_method(x.method) == method}
+        for method in pairs["Taylor-CE, order 2"]
+    )
     sizes = sorted(alone & inside)
     if not sizes:
         return None
+    ran = {
+        method: [x for x in found if named_method(x.method) == method and x.labeled in sizes]
+        for methods in pairs.values()
+        for method in methods
+    }
     shown = {name: methods for name, methods in pairs.items() if any(ran[m] for m in methods)}
     figure = Figure(figsize=(1 + 3 * len(shown), 3.6), layout="constrained")
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     for axes, (name, methods) in zip(panels, shown.items(), strict=True):
         for i, method in enumerate(methods):
-            group = [x for x in ran[method] if x.labeled in sizes]
             label = "with SLaM" if i else "alone"
-            _draw_line(axes, group, sizes, (COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i]), label)
+            _draw_line(
+                axes, ran[method], sizes, (COLOURS[1 - i], MARKERS[1 - i], DASHES[1 - i]), label
+            )
         _finish(axes, name, sizes)
         axes.legend(frameon=False, fontsize=8)
     for axes in panels[1:]:

@@ -25,7 +25,8 @@ _BELOW_NOTE = "† below a student of gold labels only."
 _OVER = "over vanilla"
 _OVER_NOTE = (
     "Over vanilla: after the last epoch, mean ± standard deviation of the difference within the "
-    "trials (their number in brackets) that both have."
+    "trials (their number in brackets) that both have; on the same kind of labels, soft where the "
+    "student sees none."
 )
 _KINDS = {"soft": "soft labels", "hard": "hard labels", None: "no teacher"}
 
@@ -159,11 +160,11 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
 
 
 def _over_vanilla(line: Line, found: Sequence[Line]) -> str:
-    """The lead over vanilla distillation on the same kind of labels, within shared trials."""
+    """The lead over vanilla distillation on the same kind of labels, or soft ones."""
     vanilla = Vanilla(hard=line.distillation == "hard")
     alike = (line.recipe, line.epochs, line.gold_repeat)
     for other in found:
-        if named_method(other.method) != vanilla or other is line:
+        if named_method(other.method) != vanilla or other.generation > 1 or other is line:
             continue
         if (other.recipe, other.epochs, other.gold_repeat) == alike and (
             ahead := lead(line, other)

@@ -83,10 +83,12 @@ def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure
                 drawn[f"{kind or 'free'}-{length}-{size}labels"] = draw_ranking(
                     f"{told}, {kind or 'no teacher'}", kind, mine
                 )
+        # An ablation's arm or a second generation is not what these compare.
+        plain = [x for x in alike if x.recipe == x.table and x.generation == 1]
         drawn |= {
-            f"other-losses-{length}": draw_other_losses(told, alike),
-            f"fidelity-{length}": draw_fidelity(told, alike),
-            f"temperature-{length}": draw_temperature(told, alike),
-            f"gain-{length}": draw_gain(told, alike),
+            f"other-losses-{length}": draw_other_losses(told, plain),
+            f"fidelity-{length}": draw_fidelity(told, plain),
+            f"temperature-{length}": draw_temperature(told, plain),
+            f"gain-{length}": draw_gain(told, plain),
         }
         yield from ((name, figure) for name, figure in drawn.items() if figure is not None)

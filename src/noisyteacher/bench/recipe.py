@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from noisyteacher.errors import InputError
-from noisyteacher.methods import PRETRAINED, Method
+from noisyteacher.methods import EMBEDDINGS, PRETRAINED, VIEW_STATISTICS, Method
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import Adam, TrainConfig, ValRole
 
@@ -82,13 +82,28 @@ class Recipe:
             raise InputError(f"trials must be at least 1, not {self.trials}.")
         if not self.labeled or not self.methods:
             raise InputError(f"The recipe {self.name!r} has no labelled size or no method.")
-        if self.pretraining is None:
-            wanting = [m for m in self.all_methods if PRETRAINED in m.needs]
-            if wanting:
-                raise InputError(
-                    f"{wanting[0]!r} needs a student pre-trained on A, and the recipe "
-                    f"{self.name!r} has no pre-training."
-                )
+        self._refuse(
+            [] if self.pretraining else self.all_methods,
+            {PRETRAINED},
+            f"a student pre-trained on A, and the recipe {self.name!r} has no pre-training",
+        )
+        for arm in self.arms:
+            self._refuse(
+                [] if arm.pretrained else arm.methods or self.methods,
+                {PRETRAINED},
+                f"a student pre-trained on A, and the arm {arm.name!r} has none",
+            )
+        self._refuse(
+            self.second.methods if self.second else [],
+            {EMBEDDINGS, VIEW_STATISTICS},
+            "more than labels of a second generation have",
+        )
+
+    def _refuse(self, methods: Iterable[Method], needs: set[str], told: str) -> None:
+        """Now, and not when the students before it have been trained."""
+        for method in methods:
+            if needs & method.needs:
+                raise InputError(f"{method!r} needs {told}.")
 
     @property
     def all_methods(self) -> tuple[Method, ...]:

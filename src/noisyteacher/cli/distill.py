@@ -98,7 +98,7 @@ def distill(
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Stop cleanly after so many minutes.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Train a student on your gold labels and your teacher's labels of the pool.

@@ -82,7 +82,7 @@ def label(
     ] = None,
     image_size: ImageSize = None,
     device: Device = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random crops.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random crops.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:

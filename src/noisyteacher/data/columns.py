@@ -19,6 +19,7 @@ from noisyteacher.labels.importers.user_tables import (
     LABEL_COLUMNS,
     TEXT_COLUMNS,
     first_present,
+    is_list,
 )
 
 IMAGE_COLUMNS = ("img", "image")
@@ -162,14 +163,8 @@ def _warn_of_unused_numbers(table: pa.Table, columns: Sequence[str], where: str)
 
 
 def _holds_numbers(kind: pa.DataType) -> bool:
-    kind = kind.value_type if _is_list(kind) else kind
+    kind = kind.value_type if is_list(kind) else kind
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _index_columns(table: pa.Table, columns: Sequence[str]) -> list[str]:
@@ -213,7 +208,7 @@ def feature_names(table: pa.Table, columns: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
     for column in columns:
         values = table[column]
-        if _is_list(values.type):
+        if is_list(values.type):
             width = pc.list_value_length(values.slice(0, 1))[0].as_py()
             names += [f"{column}[{i}]" for i in range(width)]
         else:
@@ -227,7 +222,7 @@ def _feature(values: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
         raise InputError(f"{where}: the feature {name!r} has {values.null_count} missing values.")
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.asarray(values.cast(pa.float32(), safe=False).to_numpy())[:, None]
-    if _is_list(kind):
+    if is_list(kind):
         lengths = pc.unique(pc.list_value_length(values)).to_pylist()
         if len(lengths) > 1:
             raise InputError(f"{where}: the lists in {name!r} differ in length.")

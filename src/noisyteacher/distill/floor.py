@@ -14,7 +14,7 @@ from noisyteacher.distill.student import Student
 from noisyteacher.distill.task import Task
 from noisyteacher.models import BagLinear, Linear, ModelSpec
 from noisyteacher.train import Inputs
-from noisyteacher.train.job import take_rows
+from noisyteacher.train.job import gather_rows
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # scikit-learn's C, chosen on S
 _UNSEEN_LOGIT = -20.0  # of a class without a gold example
@@ -42,7 +42,7 @@ def train_floor(task: Task, inputs: InputFormat, tensors: Inputs) -> Student:
 
 
 def _features(inputs: InputFormat, tensors: Inputs, rows: np.ndarray) -> np.ndarray | csr_matrix:
-    shown = inputs.views().plain(take_rows(tensors, torch.from_numpy(rows)))
+    shown = inputs.views().plain(gather_rows(tensors, torch.from_numpy(rows)))
     if not isinstance(shown, tuple):
         return shown.numpy()
     index, values = (part.numpy() for part in shown)

@@ -31,10 +31,13 @@ from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
-from noisyteacher.methods import Method, check_store, parse
+from noisyteacher.methods import EMBEDDINGS, VIEW_STATISTICS, Method, check_store, parse
 from noisyteacher.models import ModelSpec, TextEncoder
+from noisyteacher.models.config import to_config
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.device import choose_device
+
+_EXTRAS = {EMBEDDINGS, VIEW_STATISTICS}  # students that label anew have none
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class DistillSettings:
             raise InputError(f"generations must be at least 1, not {self.generations}.")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"epochs must be at least 1, not {self.epochs}.")
+        if self.seed < 0:
+            raise InputError(f"seed must be at least 0, not {self.seed}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +133,8 @@ def run_distill(
     folder = None if out is None else Path(out)
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
     if folder is not None:
-        claim_folder(folder, task, run.spec, run.config, settings.seed, inputs.flip)
+        to_config(run.spec)  # a student that cannot be saved is refused before it is trained
+        claim_folder(folder, task, run.spec, run.config, settings.seed, inputs)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
     found = audit_teacher(task, say)
     recommended = parse(found.recommendation.method)
@@ -149,6 +155,11 @@ def run_distill(
         if candidate.method is not None:
             # Now, and not after the candidates before it have trained for an hour.
             check_store(candidate.method, task.labels)
+            if settings.generations > 1 and candidate.method.needs & _EXTRAS:
+                raise InputError(
+                    f"{candidate.method!r} needs more than labels of a second generation have; "
+                    "leave it out, or ask for one generation."
+                )
     outcomes = _train_candidates(run, wanted, task.labels)
     finished = len(outcomes) == len(wanted)
     labels = task.labels

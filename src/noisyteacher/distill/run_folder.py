@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import orjson
 
+from noisyteacher.data import Featurizer
 from noisyteacher.distill.candidates import Candidate
+from noisyteacher.distill.inputs import InputFormat
 from noisyteacher.distill.outcome import Outcome
 from noisyteacher.distill.results_row import Row, append_row
 from noisyteacher.distill.task import Task
@@ -23,11 +25,17 @@ _CHANGED = {
     "data": "other files: gold, pool, teacher labels, validation or test rows",
     "student_training": "other training, such as other epochs (--epochs)",
     "flip": "another flip of images (--no-flip)",
+    "featurizer": "another featurizer of texts",
 }
 
 
 def claim_folder(
-    folder: Path, task: Task, student: ModelSpec, training: TrainConfig, seed: int, flip: bool
+    folder: Path,
+    task: Task,
+    student: ModelSpec,
+    training: TrainConfig,
+    seed: int,
+    inputs: InputFormat,
 ) -> None:
     """Write the recipe; refuse a folder that holds a run on other data or of another student."""
     if folder.exists() and not folder.is_dir():
@@ -43,7 +51,8 @@ def claim_folder(
         "student": repr(student),
         "student_training": repr(training),
         "seed": seed,
-        "flip": flip,
+        "flip": inputs.flip,
+        "featurizer": _featurizer_hash(inputs.featurizer),
     }
     if path.exists():
         try:
@@ -58,6 +67,13 @@ def claim_folder(
             )
         return
     write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))
+
+
+def _featurizer_hash(featurizer: Featurizer | None) -> str | None:
+    """Another vocabulary of the same size fits the same student, and means other words."""
+    if featurizer is None:
+        return None
+    return hashlib.sha256(orjson.dumps(featurizer.to_json())).hexdigest()
 
 
 def _data_hash(task: Task) -> str:

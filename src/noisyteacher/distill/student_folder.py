@@ -7,6 +7,7 @@ Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import glob
 import secrets
 import shutil
 from pathlib import Path
@@ -25,6 +26,7 @@ from noisyteacher.models import from_config, to_config
 
 FORMAT = "noisyteacher.Student"
 VERSION = 1
+_TOKEN_BYTES = 4  # of the names that a folder bears only while it is written or replaced
 _CONFIG, _WEIGHTS, _FEATURIZER, _TOKENIZER = (
     "config.json",
     "model.safetensors",
@@ -38,13 +40,14 @@ def save_student(
 ) -> None:
     """Write a student's folder; it appears whole or not at all."""
     folder = Path(folder).absolute()
+    _finish_replacing(folder)
     if folder.exists():
         if not overwrite:
             raise InputError(f"{folder} exists already; overwrite=True would replace it.")
         if not is_student(folder):
             raise InputError(f"{folder} is not a student's folder, so it is not overwritten.")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.tmp-{secrets.token_hex(4)}")
+    temporary = folder.with_name(f".{folder.name}.tmp-{secrets.token_hex(_TOKEN_BYTES)}")
     temporary.mkdir()
     try:
         _write(temporary, student, card)
@@ -84,10 +87,31 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
     if not folder.exists():
         temporary.rename(folder)
         return
-    old = folder.with_name(f".{folder.name}.old-{secrets.token_hex(4)}")
-    folder.rename(old)
-    temporary.rename(folder)
+    old = folder.with_name(f".{folder.name}.old-{secrets.token_hex(_TOKEN_BYTES)}")
+    try:
+        folder.rename(old)
+        temporary.rename(folder)
+    except BaseException:
+        if not folder.exists():
+            old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _replaced(folder: Path) -> list[Path]:
+    """The folders that replacements which were killed have set aside, the newest first."""
+    ending = "[0-9a-f]" * (2 * _TOKEN_BYTES)
+    found = folder.parent.glob(f".{glob.escape(folder.name)}.old-{ending}")
+    return sorted(found, key=lambda old: old.stat().st_mtime, reverse=True)
+
+
+def _finish_replacing(folder: Path) -> None:
+    """After a kill between the two renames the old student comes back; after them it goes."""
+    for old in _replaced(folder):
+        if is_student(folder):
+            shutil.rmtree(old, ignore_errors=True)
+        elif is_student(old) and not folder.exists():
+            old.rename(folder)
 
 
 def is_student(folder: str | Path) -> bool:
@@ -101,6 +125,9 @@ def is_student(folder: str | Path) -> bool:
 def load_student(folder: str | Path) -> Student:
     """Read a student back; it predicts as it did when saved."""
     folder = Path(folder)
+    if not folder.exists():
+        # Read where it lies: the one that replaces it may still be at work.
+        folder = next(filter(is_student, _replaced(folder.absolute())), folder)
     if not folder.is_dir():
         raise InputError(f"There is no student's folder {folder}.")
     if not is_student(folder):

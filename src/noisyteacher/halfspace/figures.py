@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
+from noisyteacher.bench.figures import bare_axes
 from noisyteacher.files import write_atomic
 from noisyteacher.halfspace.gradient import expected_slam_slope, mix, slam_loss
 from noisyteacher.halfspace.noise_models import RandomNoise
@@ -125,7 +126,7 @@ def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
                       markersize=4, markevery=max(1, len(mean) // 8), label=name)  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="samples", ylim=(0.9 * _LEAST_ERROR, 0.7))
         axes.set_title(title, fontsize=10)
-        _plain(axes)
+        bare_axes(axes)
     panels[0].set_ylabel(
         f"error of the last iterate, mean of the runs\n(drawn at {_LEAST_ERROR:g} where less)"
     )
@@ -153,7 +154,7 @@ def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="steps T")
         axes.legend(frameon=False, fontsize=8)
-        _plain(axes)
+        bare_axes(axes)
     return figure
 
 
@@ -208,7 +209,7 @@ def draw_samples(study: Study, rows: Sequence[Row], shape: str) -> Figure:
         axes.xaxis.set_minor_formatter(NullFormatter())
         _draw_theory(axes, places)
         axes.legend(frameon=False, fontsize=7, title="exponents", title_fontsize=8)
-        _plain(axes)
+        bare_axes(axes)
     panels[0].set_ylabel("samples until half of the runs\nhad an iterate with error ≤ ε")
     figure.suptitle(f"{shape}: γ = {study.margin:g}, ε = {study.epsilon:g}, η = {study.noise:g}, "
                     "but for the one that moves", fontsize=10)  # fmt: skip
@@ -247,7 +248,3 @@ def _draw_band(
     axes.plot(steps, middle, color=colour, linestyle=style, marker=marker, markersize=4,
               markevery=max(1, len(steps) // 8), label=label or learner)  # fmt: skip
     axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-
-
-def _plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)

@@ -20,7 +20,7 @@ from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import GoldOnly, Method, Rows, SLaM, fit_and_prepare
+from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare
 from noisyteacher.models import BagLinear, Linear
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
@@ -214,6 +214,11 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
         """Train the student on all rows (n + m, d)."""
         method = GoldOnly() if labels is None else self.method or SLaM()
+        if PRETRAINED in method.needs:
+            raise InputError(
+                f"{method!r} needs a student pre-trained on gold, which this classifier has not; "
+                "train it with noisyteacher.train."
+            )
         self.views_ = BagViews(weak_drop=0.0) if sparse.issparse(X) else _standardising(X)
         model = self._model(sparse.issparse(X))
         prepared = fit_and_prepare(method, rows, labels)

@@ -162,9 +162,10 @@ class Method:
         return 0
 
     def refresh(self, student_probs: Tensor, val_probs: Tensor, columns: Columns) -> None:
-        """Change ``columns`` in place, same shapes, from the student's current predictions.
+        """Write ``columns.weight`` anew, in place, from the student's current predictions.
 
-        ``weight`` is written anew, whole, because a wrapper may have changed it.
+        Whole, because a wrapper may have changed it; and nothing else, because checkpoints keep
+        nothing else of the columns.
 
         ``student_probs`` (m, L) are those of the kept rows, ``val_probs`` (v, L) those of V; both
         un-augmented and in evaluation mode.

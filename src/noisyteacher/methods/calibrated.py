@@ -13,7 +13,7 @@ from noisyteacher.methods.base import Method, Rows
 from noisyteacher.methods.temperature import temper_top
 from noisyteacher.methods.vanilla import Vanilla
 from noisyteacher.methods.wrapper import Wrapper
-from noisyteacher.noise.calibration import Calibration, fit_calibration
+from noisyteacher.noise.calibration import SMALLEST_PROB, Calibration, fit_calibration
 
 __all__ = ["Calibrated", "Calibration", "calibrate", "fit_calibration"]
 
@@ -55,10 +55,12 @@ def calibrate(labels: TeacherLabels, val_ids: np.ndarray, val_y: np.ndarray) -> 
 
 def _temper_stored(labels: TeacherLabels, temperature: float) -> TeacherLabels:
     """Temperature alone, without ever making the labels dense."""
+    others = labels.num_classes - labels.k
+    # The floor under which the temperature was fitted.
     prob, tail = temper_top(
-        torch.from_numpy(labels.topk_prob),
-        torch.from_numpy(labels.tail),
-        labels.num_classes - labels.k,
+        torch.from_numpy(labels.topk_prob).clamp(min=SMALLEST_PROB),
+        torch.from_numpy(labels.tail).clamp(min=SMALLEST_PROB * others),
+        others,
         temperature,
     )
     return TeacherLabels.from_topk(

@@ -15,6 +15,8 @@ from noisyteacher.methods.base import ONCE, PRETRAINED, SOFT_LABELS, Columns, Ro
 from noisyteacher.methods.targets import TargetMethod, pool_labels
 from noisyteacher.noise import TeacherNoise
 
+_BLOCK_ROWS = 4096
+
 
 @dataclass(frozen=True, repr=False)
 class ConfidentPruning(TargetMethod):
@@ -51,7 +53,7 @@ class ConfidentPruning(TargetMethod):
     def refresh(self, student_probs: Tensor, val_probs: Tensor, columns: Columns) -> None:
         pool = columns.y < 0
         wrong = find_mislabelled(
-            student_probs[pool].double().cpu().numpy(), columns.values["said"][pool].cpu().numpy()
+            student_probs[pool].float().cpu().numpy(), columns.values["said"][pool].cpu().numpy()
         )
         columns.weight.fill_(1.0)
         columns.weight[pool] = torch.from_numpy(~wrong).to(columns.weight)
@@ -70,11 +72,14 @@ def confident_joint(
     own = np.bincount(label, weights=probs[np.arange(len(label)), label], minlength=classes)
     # A class that is nobody's label is nobody's truth either.
     threshold = np.divide(own, counts, out=np.full(classes, np.inf), where=counts > 0)
-    sure = probs >= threshold - 1e-6  # a row at the mean itself is sure, whatever the rounding
-    truth = np.where(sure, probs, -1.0).argmax(1)
     joint = np.zeros((classes, classes), np.int64)
-    some = sure.any(1)
-    np.add.at(joint, (label[some], truth[some]), 1)
+    # In blocks: the probabilities of a large pool fill much of the memory already.
+    for first in range(0, len(label), _BLOCK_ROWS):
+        block = probs[first : first + _BLOCK_ROWS]
+        sure = block >= threshold - 1e-6  # a row at the mean itself is sure, whatever the rounding
+        truth = np.where(sure, block, -1.0).argmax(1)
+        some = sure.any(1)
+        np.add.at(joint, (label[first : first + _BLOCK_ROWS][some], truth[some]), 1)
     return joint
 
 
@@ -94,7 +99,8 @@ def find_mislabelled(
         mine = np.flatnonzero(label == here)
         for there in np.flatnonzero(wanted[here]):
             if there != here:
-                lead = probs[mine, there] - probs[mine, here]
+                # Rounded to float32, leads that differ would tie.
+                lead = np.subtract(probs[mine, there], probs[mine, here], dtype=np.float64)
                 marked[mine[np.argsort(-lead, kind="stable")[: wanted[here, there]]]] = True
     return np.asarray(marked & (probs.argmax(1) != label))
 

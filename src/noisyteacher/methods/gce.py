@@ -11,7 +11,7 @@ from noisyteacher.methods.targets import PlainMethod
 
 @dataclass(frozen=True, repr=False)
 class GCE(PlainMethod):
-    """Cross-entropy for q → 0, absolute error at q = 1. The truncated variant is left out."""
+    """Cross-entropy for q → 0, absolute error at q = 1; ``TruncatedGCE`` is its truncated form."""
 
     q: float = 0.7
     hard: bool = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Columns, Grid, Rows, one_hot
 from noisyteacher.methods.targets import TargetMethod, all_rows
@@ -34,7 +35,16 @@ class PartialLabels(TargetMethod):
         if self.top > pool.k:
             raise InputError(f"{self!r} needs {self.top} classes per label; {pool.k} are stored.")
         first = torch.from_numpy(pool.topk_index[:, : self.top].astype(np.int64))
-        shared = torch.zeros(len(first), rows.classes).scatter_(1, first, 1 / self.top)
+        if self.top >= rows.classes:
+            warnings.warn(
+                f"{self!r} of {rows.classes} classes tells none from another.",
+                NoisyTeacherWarning,
+                stacklevel=2,
+            )
+        # Classes that the teacher rules out, as in a hard label, have no share.
+        said = torch.from_numpy(np.isfinite(pool.topk_logprob[:, : self.top])).float()
+        shared = torch.zeros(len(first), rows.classes).scatter_(1, first, said)
+        shared /= shared.sum(1, keepdim=True)
         target = one_hot(torch.from_numpy(np.array(rows.y, np.int64)), rows.classes)
         target[torch.from_numpy(~rows.gold)] = shared
         columns = all_rows(rows)

@@ -17,7 +17,6 @@ from noisyteacher.methods.vanilla import Vanilla
 from noisyteacher.methods.wrapper import Wrapper, inner_methods
 from noisyteacher.noise import TeacherNoise
 
-SMALLEST_PROB = 1e-12
 _GRID = (0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 5.0, 10.0, 100.0)
 
 
@@ -112,8 +111,12 @@ class Temperature(Wrapper):
 
 
 def temper(probs: Tensor, temperature: float) -> Tensor:
-    """(n, L) probabilities to the power 1 / temperature, normalised: softmax(logits / t)."""
-    return (probs.clamp(min=SMALLEST_PROB).log() / temperature).softmax(1)
+    """(n, L) probabilities to the power 1 / temperature, normalised: softmax(logits / t).
+
+    What is impossible stays so: a thousand classes at a floor of 1e-12 would share half of a
+    one-hot label at temperature 4.
+    """
+    return (probs.log() / temperature).softmax(1)
 
 
 def temper_top(
@@ -121,7 +124,7 @@ def temper_top(
 ) -> tuple[Tensor, Tensor]:
     """``temper`` on stored labels: (n, K) top and (n,) mass spread over ``others`` more classes."""
     each = (tail / others)[:, None]
-    log_all = torch.cat([prob, each], 1).clamp(min=SMALLEST_PROB).log() / temperature
+    log_all = torch.cat([prob, each], 1).log() / temperature
     log_all[:, -1] += np.log(others)
     tempered = log_all.softmax(1)
     return tempered[:, :-1], tempered[:, -1]

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisyteacher.errors import InputError
+from noisyteacher.models.norm import is_channels_last
 
 try:
     from noisyteacher.models import fused_conv_kernels as kernels
@@ -95,7 +96,7 @@ def conv3x3_narrow(x: Tensor, weight: Tensor) -> Tensor:
     problem = _problem(x, weight)
     if problem is not None:
         raise InputError(f"conv3x3_narrow needs {problem}.")
-    if not _is_channels_last(weight):
+    if not is_channels_last(weight):
         weight = weight.contiguous()
     y: Tensor = _Conv3x3Narrow.apply(x, weight)  # type: ignore[no-untyped-call]
     return y
@@ -130,7 +131,7 @@ def _convolve(x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
             H=height,
             W=width,
             C=channels,
-            CHANNELS_LAST=_is_channels_last(weight),
+            CHANNELS_LAST=is_channels_last(weight),
             TRANSPOSED=transposed,
             **CONVOLVE[channels],
         )
@@ -156,7 +157,7 @@ def _weight_grad(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
         kernels.join_parts[(weight.numel() // JOIN_PARTS["BLOCK"],)](
             *(partial, dweight),
             C=channels,
-            CHANNELS_LAST=_is_channels_last(weight),
+            CHANNELS_LAST=is_channels_last(weight),
             PARTS=plan.parts,
             **JOIN_PARTS,
         )
@@ -172,7 +173,7 @@ def _problem(x: Tensor, weight: Tensor) -> str | None:
         )
     if not 0 < x.numel() <= MAX_ELEMENTS:
         return f"x with 1 to {MAX_ELEMENTS} numbers, not {x.numel()}"
-    if not _is_channels_last(x):
+    if not is_channels_last(x):
         return f"x in channels_last, not with strides {x.stride()}"
     channels = x.shape[1]
     if weight.shape != (channels, channels, 3, 3) or weight.dtype != torch.float32:
@@ -189,10 +190,6 @@ def _problem(x: Tensor, weight: Tensor) -> str | None:
 def _is_hopper(device: torch.device) -> bool:
     # Elsewhere tiles may not fit into shared memory, and nothing has been measured.
     return torch.cuda.get_device_capability(device)[0] == 9
-
-
-def _is_channels_last(x: Tensor) -> bool:
-    return x.is_contiguous(memory_format=torch.channels_last)
 
 
 def _power_of_two_above(n: int) -> int:

@@ -109,12 +109,13 @@ def _kernel_for(x: Tensor, residual: Tensor | None, weight: Tensor) -> Callable[
 def _suits_kernels(x: Tensor, residual: Tensor | None, weight: Tensor, max_channels: int) -> bool:
     if weight.dtype != torch.float32 or len(weight) > max_channels:
         return False
-    if x.dtype not in FUSED_DTYPES or not _is_channels_last(x):
+    if x.dtype not in FUSED_DTYPES or not is_channels_last(x):
         return False
     return residual is None or (
-        residual.dtype == x.dtype and residual.shape == x.shape and _is_channels_last(residual)
+        residual.dtype == x.dtype and residual.shape == x.shape and is_channels_last(residual)
     )
 
 
-def _is_channels_last(x: Tensor) -> bool:
+def is_channels_last(x: Tensor) -> bool:
+    """Whether (b, C, H, W) lies in memory as the kernels read it."""
     return x.is_contiguous(memory_format=torch.channels_last)

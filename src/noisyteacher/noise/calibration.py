@@ -13,7 +13,7 @@ from noisyteacher.errors import InputError
 
 ROWS_FOR_BIAS = 50  # of every class in V, for a bias per class
 SHARPEST, FLATTEST = 0.01, 100.0  # temperatures
-_SMALLEST_PROB = 1e-12
+SMALLEST_PROB = 1e-12
 
 
 @dataclass(frozen=True)
@@ -101,4 +101,4 @@ def tempered(
 
 def safe_log(probs: np.ndarray) -> np.ndarray:
     """Logarithms in float64, finite also where a probability was rounded to 0."""
-    return np.asarray(np.log(np.maximum(probs, _SMALLEST_PROB, dtype=np.float64)))
+    return np.asarray(np.log(np.maximum(probs, SMALLEST_PROB, dtype=np.float64)))

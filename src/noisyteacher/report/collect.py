@@ -16,6 +16,7 @@ from noisyteacher.bench.run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.students import PlannedStudent
 from noisyteacher.bench.teacher import make_start
 from noisyteacher.data import Split
+from noisyteacher.data.dataset import take_rows
 from noisyteacher.distill.outcome import Distilled
 from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
@@ -24,7 +25,7 @@ from noisyteacher.methods import Method
 from noisyteacher.noise.audit import audit
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
 from noisyteacher.train.checkpoint import checkpoint_path
-from noisyteacher.train.job import take_rows
+from noisyteacher.train.job import gather_rows
 from noisyteacher.train.predict import label
 
 AUDITS, STORY = "audits", "story.json"
@@ -71,11 +72,11 @@ def collect_distilled(done: Distilled) -> None:
     task, parts = done.task, done.task.split
     pool = _some(parts.pool)
     said = task.labels.take(task.ids[pool]).probs
-    answers = done.student.predict_proba(_rows(task.inputs, pool))
+    answers = done.student.predict_proba(take_rows(task.inputs, pool))
     apart, examples = find_examples(
-        task.ids[pool], _rows(task.inputs, pool), said, answers, task.classes
+        task.ids[pool], take_rows(task.inputs, pool), said, answers, task.classes
     )
-    tested = done.student.logits(_rows(task.inputs, parts.selection)).argmax(1)
+    tested = done.student.logits(take_rows(task.inputs, parts.selection)).argmax(1)
     labelled = bool(np.isin(task.ids[parts.selection], task.labels.ids).all())
     judged, name = (parts.selection, "S") if labelled else (parts.val, "V")
     by_teacher = task.labels.take(task.ids[judged]).hard
@@ -169,27 +170,28 @@ def _compare(run: BenchRun, row: Row, picture_shape: tuple[int, int] | None) -> 
     assert isinstance(method, Method)
     if said is None:
         return
-    parts, recipe = run.split(row.labeled, trial=0), run.recipe
+    # A row of an earlier call may need a pre-training that this call's methods do not.
+    recipe = run.recipe = replace(run.recipe, methods=(method,))
     student = PlannedStudent(recipe.arms[0], method, trial=0)
-    problem = run.problem(parts, recipe.student, run.data)
-    job = student.job(recipe, row.labeled, problem, said)
-    if not checkpoint_path(run.folder, job.name).exists():
+    if not checkpoint_path(run.folder, student.file_name(recipe, row.labeled)).exists():
         return
+    parts = run.split(row.labeled, trial=0)
     start = make_start(run, row.labeled, parts.gold)
     if start is None:
         return
-    job = student.job(recipe, row.labeled, replace(problem, init=start.init), start.labels)
+    problem = run.problem(parts, recipe.student, run.data, start.init)
+    job = student.job(recipe, row.labeled, problem, start.labels)
     trained = run.train([job], recipe.student_training)[0]
     pool = _some(parts.pool)
     ids, truth = run.dataset.ids[pool], run.dataset.y[pool]
-    inputs = take_rows(run.data.inputs, torch.from_numpy(pool))
+    inputs = gather_rows(run.data.inputs, torch.from_numpy(pool))
     answers = label(
         job.model, trained.state, inputs, run.data.views, ids=ids, device=run.device
     ).probs
     teacher = said.take(ids).probs
     apart, examples = find_examples(
         ids,
-        _rows(run.dataset.inputs, pool),
+        take_rows(run.dataset.inputs, pool),
         teacher,
         answers,
         run.dataset.classes,
@@ -216,9 +218,3 @@ def _some(positions: np.ndarray) -> np.ndarray:
     if len(positions) <= _MOST_ROWS:
         return positions
     return np.sort(np.random.default_rng(0).choice(positions, _MOST_ROWS, replace=False))
-
-
-def _rows(inputs: np.ndarray | list[str], positions: np.ndarray) -> np.ndarray | list[str]:
-    if isinstance(inputs, list):
-        return [inputs[i] for i in positions]
-    return np.asarray(inputs[positions])

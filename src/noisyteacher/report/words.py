@@ -11,19 +11,20 @@ ACCURACIES_IN_WORDS = (
     "at the epoch chosen on the selection set S, and at the best test epoch (the paper's "
     "protocol, which looks at the test part)."
 )
+_STORE = "the label store "  # how the recipe of a bench calls a teacher that it did not train
 
 
 def facts(source: Source) -> list[tuple[str, str]]:
     """Teacher, student, sizes and machine, as far as they are known."""
     told = []
+    named = source.recipe | {"teacher": _given_store(source) or source.recipe.get("teacher")}
     for key, name in (("teacher", "Teacher"), ("student", "Student, the same for every method")):
-        if source.recipe.get(key):
-            told.append((name, plain(source.recipe[key])))
+        if named.get(key):
+            told.append((name, plain(named[key])))
     right = [row.teacher_accuracy for row in source.rows if row.teacher_accuracy is not None]
     if right:
-        where = "V" if "sizes" in source.recipe else "the test part"
         each = ", ".join(f"{value:.1f} %" for value in dict.fromkeys(right))
-        told.append((f"Teacher's accuracy on {where}", each))
+        told.append((f"Teacher's accuracy on {_judged_on(source)}", each))
     sizes = source.recipe.get("sizes")
     if isinstance(sizes, dict):
         told.append(("Rows", ", ".join(f"{name} {count:,}" for name, count in sizes.items())))
@@ -37,6 +38,22 @@ def facts(source: Source) -> list[tuple[str, str]]:
         last = max(row.finished_at for row in source.rows)
         told.append(("Last student finished", last.replace("T", " ").replace("+00:00", " UTC")))
     return told
+
+
+def _given_store(source: Source) -> str | None:
+    """The label store whose labels a bench was given; None where it trained its own teacher."""
+    lasting = source.recipe.get("lasting")
+    teacher = lasting.get("teacher") if isinstance(lasting, dict) else None
+    return teacher if isinstance(teacher, str) and teacher.startswith(_STORE) else None
+
+
+def _judged_on(source: Source) -> str:
+    if "sizes" in source.recipe:
+        return "V"
+    if _given_store(source) is None:
+        return "the test part"
+    # Rows do not tell which of the two it was.
+    return "the test part, or, where its store lacks that, on the training part without A"
 
 
 def progress(source: Source) -> str:

@@ -84,6 +84,8 @@ class _Session:
     progress: TrainProgress
     trackers: list[Tracker]
     deadline: float  # of time.monotonic(); no epoch is begun that would likely end later
+    data_digest: str = ""
+    last_epoch: float = 0.0  # how long it took, of whichever cohort
 
     def checkpoint(self, job: Job) -> Path | None:
         return self.folder and checkpoint_path(self.folder, job.name)
@@ -125,7 +127,14 @@ def train(
         processes.check_batch(config.batch_size)
         open_to = open_trackers(folder, trackers) if processes.leads else []
         session = _Session(
-            Arena.build(data, where), config, processes, folder, progress, open_to, deadline
+            Arena.build(data, where),
+            config,
+            processes,
+            folder,
+            progress,
+            open_to,
+            deadline,
+            data.digest() if folder else "",
         )
         try:
             return _train_all(jobs, session, cohort if where.type == "cuda" else 1)
@@ -176,7 +185,7 @@ class _Runner:
 
     def __init__(self, job: Job, session: _Session) -> None:
         self.job, self.session = job, session
-        self.history = History(job.fingerprint(session.config))
+        self.history = History(job.fingerprint((session.config, session.data_digest)))
         self.stored: dict[str, Tensor] | None = None
         path = session.checkpoint(job)
         found = load_checkpoint(path, self.history.fingerprint) if path else None
@@ -276,8 +285,7 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
     building = [r for r in runners if r.active or r.stored is None]
     for runner in building:
         runner.build()
-    last_epoch = 0.0
-    while session.processes.agree(time.monotonic() + last_epoch < session.deadline):
+    while session.processes.agree(time.monotonic() + session.last_epoch < session.deadline):
         began = time.monotonic()
         # Students of a resumed cohort may stand at different epochs: the hindmost go first.
         active = [r for r in building if r.active]
@@ -286,7 +294,7 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
         epoch = min(r.history.epochs_done for r in active)
         _one_epoch([r for r in active if r.history.epochs_done == epoch], epoch)
         session.processes.barrier()
-        last_epoch = time.monotonic() - began
+        session.last_epoch = time.monotonic() - began
     for runner in building:
         runner.save()
     return [runner.result() for runner in runners]

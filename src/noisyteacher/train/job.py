@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_DIGEST_ROWS = 1000  # of a hundred gigabytes of images, all would take minutes
 ValRole: TypeAlias = Literal["gold", "pool", "out"]
 
 
-def take_rows(inputs: Inputs, index: Tensor) -> Inputs:
+def gather_rows(inputs: Inputs, index: Tensor) -> Inputs:
     """The rows of raw inputs, whether one tensor or several side by side."""
     if isinstance(inputs, tuple):
         return tuple(part.index_select(0, index) for part in inputs)
@@ -83,6 +86,19 @@ class TrainData:
                 f"{len(self.test_y)} test labels."
             )
 
+    def digest(self) -> str:
+        """Tells it from other data: how much there is, evenly spaced rows, and the views."""
+        found = hashlib.sha256(_ADDRESS.sub("", repr(self.views)).encode())
+        for inputs in (self.inputs, self.test_inputs):
+            for part in inputs if isinstance(inputs, tuple) else (inputs,):
+                if part is not None:
+                    rows = part[:: max(1, len(part) // _DIGEST_ROWS)].cpu().contiguous()
+                    found.update(f"{tuple(part.shape)} {part.dtype}".encode())
+                    found.update(rows.view(torch.uint8).numpy().tobytes())
+        if self.test_y is not None:
+            found.update(np.ascontiguousarray(self.test_y).tobytes())
+        return found.hexdigest()
+
 
 class BuildsModel(Protocol):
     """Settings that make a model: those of ``models``, or a user's own."""
@@ -112,6 +128,11 @@ class Job:
             raise InputError(
                 f"{len(self.selection)} selection rows do not match {len(self.selection_y)} labels."
             )
+        if PRETRAINED in self.method.needs and self.init is None:
+            raise InputError(
+                f"{self.method!r} needs a student pre-trained on A: train one with GoldOnly() on A "
+                "and give its weights as init."
+            )
         both = np.intersect1d(self.selection, self.positions)
         if len(both):
             raise InputError(
@@ -123,7 +144,8 @@ class Job:
         digest = hashlib.sha256()
         columns = self.prepared.columns
         for part in (self.model, self.method, self.seed, settings, columns.rows_per_epoch):
-            digest.update(repr(part).encode() + b"\0")
+            # A user's own model may have no better name than its type and where it lies.
+            digest.update(_ADDRESS.sub("", repr(part)).encode() + b"\0")
         rows = (self.positions, self.val_positions, self.selection, self.selection_y)
         for array in (columns.index.numpy(), columns.y.numpy(), *rows):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -167,11 +189,6 @@ class Problem:
         """
         rows, positions = self._rows(val_role)
         parts = self.split
-        if PRETRAINED in method.needs and self.init is None:
-            raise InputError(
-                f"{method!r} needs a student pre-trained on A: train one with GoldOnly() on A and "
-                "give its weights as init."
-            )
         if labels is not None:
             self._warn_of_strangers(labels)
         return Job(

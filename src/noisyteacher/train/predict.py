@@ -15,7 +15,7 @@ from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network
 from noisyteacher.train.config import TrainConfig
-from noisyteacher.train.job import BuildsModel, Inputs, rows_in, take_rows, to_device
+from noisyteacher.train.job import BuildsModel, Inputs, gather_rows, rows_in, to_device
 
 # Temperatures at which per-view statistics are kept (UPS tempers its negatives by 2).
 VIEW_TEMPERATURES = (1.0, 2.0)
@@ -86,7 +86,8 @@ def label(
     network.eval().to(where, memory_format=torch.channels_last)  # type: ignore[call-overload]
     asker = _Asker(network, views, where)
     generator = torch.Generator(where).manual_seed(seed)
-    found: dict[str, list[np.ndarray]] = {}
+    # An encoder may refuse an empty batch, so the columns of no rows are made without asking it.
+    found = {} if len(ids) else _no_rows(network, embeddings, view_passes)
     for raw in _batches(inputs, batch_size, where):
         for column, values in _ask(asker, raw, embeddings, view_passes, generator).items():
             found.setdefault(column, []).append(values.cpu().numpy())
@@ -109,7 +110,17 @@ def _ask(
     return columns
 
 
+def _no_rows(network: Network, embeddings: bool, view_passes: int) -> dict[str, list[np.ndarray]]:
+    shapes: dict[str, tuple[int, ...]] = {"logits": (network.classes,)}
+    if embeddings:
+        shapes["embedding"] = (network.embedding_dim,)
+    if view_passes:
+        per_view = (len(VIEW_TEMPERATURES), network.classes)
+        shapes |= {"view_mean": per_view, "view_std": per_view}
+    return {column: [np.empty((0, *shape), np.float32)] for column, shape in shapes.items()}
+
+
 def _batches(inputs: Inputs, size: int, device: torch.device) -> Iterator[Inputs]:
     for first in range(0, rows_in(inputs), size):
         index = torch.arange(first, min(first + size, rows_in(inputs)))
-        yield to_device([take_rows(inputs, index)], device)
+        yield to_device([gather_rows(inputs, index)], device)

@@ -22,7 +22,7 @@ from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
 from noisyteacher.models import Network, synchronise
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.job import Inputs, Job, TrainData, join, rows_in, take_rows, to_device
+from noisyteacher.train.job import Inputs, Job, TrainData, gather_rows, join, rows_in, to_device
 
 # Streams of randomness of one student; each is seeded anew at every epoch, so that a resumed run
 # needs no stored generator state.
@@ -171,7 +171,9 @@ class StudentRun:
     def _step(self) -> None:
         entry = self.order.index_select(0, self.cursor).squeeze(0)
         batch = self._gather(entry)
-        output = self._forward(take_rows(self.arena.inputs, self.positions.index_select(0, entry)))
+        output = self._forward(
+            gather_rows(self.arena.inputs, self.positions.index_select(0, entry))
+        )
         if self.processes.count > 1:
             batch = self.processes.share_of_batch(batch)
         progress = self.done / float(self.config.epochs * self.steps)
@@ -245,7 +247,7 @@ class StudentRun:
 
     @torch.no_grad()
     def _plain_logits(self, positions: Tensor) -> Tensor:
-        shown = self.arena.views.plain(take_rows(self.arena.inputs, positions))
+        shown = self.arena.views.plain(gather_rows(self.arena.inputs, positions))
         with self._autocast():
             logits: Tensor = self.model(shown)
         return logits.float()
@@ -319,7 +321,6 @@ class StudentRun:
             found |= {f"modules.{k}": v for k, v in self.modules.state_dict().items()}
         if self.job.method.refresh_every():
             found["columns.weight"] = self.columns.weight
-            found |= {f"columns.values.{k}": v for k, v in self.columns.values.items()}
         for i, parameter in enumerate(self.parameters):
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
@@ -340,8 +341,6 @@ class StudentRun:
                     value.copy_(state[f"modules.{name}"])
             if self.job.method.refresh_every():
                 self.columns.weight.copy_(state["columns.weight"])
-                for name, value in self.columns.values.items():
-                    value.copy_(state[f"columns.values.{name}"])
             self._load_optimizer(state)
 
     def _load_optimizer(self, state: dict[str, Tensor]) -> None:

@@ -8,6 +8,7 @@ metadata where there are any.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,8 @@ def find(place: Path, options: ReadOptions) -> Found | None:
 
 
 def _read(parts: PartFiles, options: ReadOptions) -> Source:
-    schema = _open(parts.train[0]).schema_arrow
+    with _opened(parts.train[0]) as first:
+        schema = first.schema_arrow
     image = first_present(IMAGE_COLUMNS, schema.names)
     where = str(parts.train[0])
     if image is None:
@@ -66,23 +68,29 @@ def _read(parts: PartFiles, options: ReadOptions) -> Source:
     return Source("image", classes, train_part, Part(ids_from(test, key, "test"), test_y, images))
 
 
-def _open(file: Path) -> pq.ParquetFile:
+@contextmanager
+def _opened(file: Path) -> Iterator[pq.ParquetFile]:
     try:
-        return pq.ParquetFile(file)
+        with pq.ParquetFile(file) as opened:
+            yield opened
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file} is not a readable Parquet file: {error}.") from error
 
 
 def _table(files: Sequence[Path], columns: list[str] | None) -> pa.Table:
     """The shards under each other: the wanted columns that are there, or all of them."""
-    opened = [_open(file) for file in files]
-    if columns is not None:
-        columns = [name for name in columns if name in opened[0].schema_arrow.names]
-        if not columns:
-            # Arrow forgets the number of rows of a table without columns.
-            return pa.table({"": pa.nulls(sum(file.metadata.num_rows for file in opened))})
+    shards: list[pa.Table] = []
+    for file in files:
+        # One at a time: a dataset may have more shards than a process may have open files.
+        with _opened(file) as opened:
+            if columns is not None and not shards:
+                columns = [name for name in columns if name in opened.schema_arrow.names]
+            if columns == []:
+                # Arrow forgets the number of rows of a table without columns.
+                shards.append(pa.table({"": pa.nulls(opened.metadata.num_rows)}))
+            else:
+                shards.append(opened.read(columns=columns))
     try:
-        shards = [file.read(columns=columns) for file in opened]
         return pa.concat_tables(shards)
     except pa.ArrowException as error:
         names = ", ".join(file.name for file in files)
@@ -125,10 +133,11 @@ def _images(files: Sequence[Path], column: str, count: int) -> EncodedImages:
     def stream() -> Iterator[tuple[str, bytes]]:
         for file in files:
             row = 0
-            for batch in _open(file).iter_batches(_ROWS_AT_ONCE, columns=[column]):
-                for value in batch.column(0).to_pylist():
-                    yield _named_bytes(value, f"{file.name}, row {row}")
-                    row += 1
+            with _opened(file) as opened:
+                for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=[column]):
+                    for value in batch.column(0).to_pylist():
+                        yield _named_bytes(value, f"{file.name}, row {row}")
+                        row += 1
 
     return EncodedImages(count, stream)
 

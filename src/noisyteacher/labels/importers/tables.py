@@ -24,6 +24,7 @@ from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
     first_present,
     ids_in,
+    is_list,
     is_untyped,
     read_table,
 )
@@ -94,16 +95,10 @@ def _check_column(table: Any, name: str, where: str, how: str) -> None:
         )
 
 
-def _is_list(kind: Any) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
 def _only_list_column(table: Any) -> str | None:
     if any(pa.types.is_floating(field.type) for field in table.schema):
         return None
-    lists = [field.name for field in table.schema if _is_list(field.type)]
+    lists = [field.name for field in table.schema if is_list(field.type)]
     return lists[0] if len(lists) == 1 else None
 
 
@@ -159,7 +154,7 @@ def _lists(column: Any, name: str, where: str) -> npt.NDArray[Any]:
     """(n, L) values of a column of lists, or of their JSON."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = _parsed(column, name, where)
-    if not _is_list(column.type):
+    if not is_list(column.type):
         raise InputError(f"{where}: the column {name!r} holds {column.type}, not lists of numbers.")
     if column.null_count:
         raise InputError(f"{where}: the column {name!r} has {column.null_count} empty lists.")

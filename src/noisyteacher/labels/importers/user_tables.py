@@ -104,6 +104,13 @@ def first_present(candidates: Sequence[str], columns: Sequence[str]) -> str | No
     return next((name for name in candidates if name in columns), None)
 
 
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type is one of lists, of whatever kind."""
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
 def ids_in(table: Any, column: str, where: str) -> npt.NDArray[Any]:
     """(n,) ids: integers stay integers, everything else is text."""
     values = table[column]
