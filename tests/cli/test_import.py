@@ -21,7 +21,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from noisyteacher.cli.import_labels import EPILOG, import_labels
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +77,26 @@ def test_packed_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "p.csv.gz").write_bytes(gzip.compress(table))
     assert printed(tmp_path / "p.csv.gz", "--out", tmp_path / "store")["rows"] == 2
     assert TeacherLabels.open(tmp_path / "store").hard.tolist() == [0, 1]
+
+
+def test_tables_of_one_label_per_row(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,text,said,sure\na,x,cat,0.75\nb,y,dog,0.5\nc,z,cat,1\n")
+    named = ("--label-column", "said", "--confidence-column", "sure")
+    with pytest.warns(NoisyTeacherWarning, match="the labels found: 'cat', 'dog'"):
+        summary = printed(tmp_path / "p.csv", *named, "--out", tmp_path / "a")
+    assert summary["rows_per_class"] == {"cat": 2, "dog": 1}
+    probs = TeacherLabels.open(tmp_path / "a").probs
+    np.testing.assert_allclose(probs, [[0.75, 0.25], [0.5, 0.5], [1, 0]], atol=1e-3)
+    (tmp_path / "p.jsonl").write_text('{"id": 7, "label": "dog"}\n{"id": 8, "label": "cat"}\n')
+    with pytest.warns(NoisyTeacherWarning, match="Hard labels carry no doubts"):
+        printed(tmp_path / "p.jsonl", "--out", tmp_path / "b")
+    labels = TeacherLabels.open(tmp_path / "b")
+    assert (labels.ids.tolist(), labels.probs.tolist()) == ([7, 8], [[0, 1], [1, 0]])
+    np.save(tmp_path / "x.npy", np.full((1, 2), 0.5))
+    out = ("--out", tmp_path / "c")
+    assert "--confidence-column are for tables" in refused(tmp_path / "x.npy", *named, *out)
+    told = refused(tmp_path / "p.jsonl", "--classes", "cat,bird", *out)
+    assert "the labels 'dog' in 'label' are not among the classes 'cat', 'bird'" in told
 
 
 def test_the_summary_in_words(tmp_path: Path) -> None:
@@ -163,6 +183,10 @@ def files_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "teacher.npz", probs=probs, ids=np.array(["a", "b"]))
     (tmp_path / "ids.txt").write_text("photo-1\nphoto-2\n")
     (tmp_path / "probs.csv").write_text("id,cat,dog\nphoto-1,0.9,0.1\nphoto-2,0.3,0.7\n")
+    predicted = "id,prediction,confidence\nphoto-1,cat,0.9\nphoto-2,dog,0.7\nphoto-3,bird,0.6\n"
+    (tmp_path / "predictions.csv").write_text(predicted)
+    (tmp_path / "answers.tsv").write_text("id\tsaid\tsure\na\tyes\t0.9\nb\tno\t0.8\n")
+    (tmp_path / "hard.jsonl").write_text('{"id": 1, "label": "cat"}\n{"id": 2, "label": "dog"}\n')
     table = pa.table({"id": ["a", "b"], "probs": probs.tolist()})
     pq.write_table(table, tmp_path / "probs.parquet")
     shutil.copy(BATCH, tmp_path / "answers.jsonl")
@@ -179,6 +203,7 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
+@pytest.mark.filterwarnings("ignore:.* holds the labels")
 def test_everything_in_the_docs_runs(files_of_the_docs: Path) -> None:
     page = (ROOT / "docs" / "importing.md").read_text()
     synonyms, entry = blocks(page, "json")
@@ -201,6 +226,7 @@ def test_everything_in_the_docs_runs(files_of_the_docs: Path) -> None:
     assert "3 rows" in output.getvalue()
 
 
+@pytest.mark.filterwarnings("ignore:.* holds the labels")
 def test_the_epilog_runs(files_of_the_docs: Path) -> None:
     shutil.copy(BATCH, "answers.jsonl")
     for command in re.findall(r"`noisyteacher import (.*?)`", EPILOG):

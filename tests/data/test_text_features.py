@@ -26,7 +26,7 @@ from noisyteacher.data import (
     to_tensors,
 )
 from noisyteacher.data.text import Featurizer, padded_bags
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 
 TEXTS = ["good good film", "bad film", "good plot bad end", "a b c"]
 
@@ -48,6 +48,7 @@ def test_tfidf_by_hand() -> None:
     assert shown.sum() == pytest.approx((good + film) / length)
 
 
+@pytest.mark.filterwarnings("ignore:Some texts have more than")
 def test_tfidf_options() -> None:
     assert Tfidf(max_features=2).fit(TEXTS).features == 2
     assert "good film" in Tfidf().fit(TEXTS).vectorizer_.vocabulary_
@@ -89,6 +90,7 @@ def test_padded_bags_keep_the_largest_entries(matrix: list[list[float]], limit: 
         assert len(set(index[value != 0])) == len(found)
 
 
+@pytest.mark.filterwarnings("ignore:Some texts have more than")
 @pytest.mark.parametrize(
     "featurizer", [Tfidf(ngrams=(1, 2), max_entries=3), HashedNgrams(buckets=64, max_entries=9)]
 )
@@ -249,3 +251,20 @@ def test_bad_datasets() -> None:
     ):
         with pytest.raises(InputError, match=message):
             Dataset(**{**good, **change})  # type: ignore[arg-type]
+
+
+def test_a_text_that_loses_words_is_told() -> None:
+    told = "more than 4 different words"
+    fitted = Tfidf(ngrams=(1, 1)).fit(TEXTS)
+    with pytest.warns(NoisyTeacherWarning, match=told):
+        assert fitted.transform(["good bad film plot end"])[0].shape == (1, 4)
+    with pytest.warns(NoisyTeacherWarning, match=told):
+        Tfidf(max_entries=4).fit(TEXTS)
+    with pytest.warns(NoisyTeacherWarning, match=told):
+        HashedNgrams(max_entries=4).transform(TEXTS)
+
+
+@pytest.mark.filterwarnings("error")
+def test_texts_that_fit_are_read_without_a_word() -> None:
+    Tfidf().fit(TEXTS).transform(["good plot bad end"])
+    HashedNgrams().transform(TEXTS)

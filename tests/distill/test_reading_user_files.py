@@ -70,7 +70,7 @@ def test_other_column_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("key,review,stars,mood\n7,fine,5,good\n8,poor,1,bad\n")
     options = FileOptions(id_column="key", text_column="review", label_column="mood")
-    with pytest.warns(NoisyTeacherWarning, match="the numbers in 'stars' are left out"):
+    with pytest.warns(NoisyTeacherWarning, match="the column 'stars' is left out"):
         found = read_examples(file, options)
     assert found.ids.tolist() == [7, 8]
     assert found.inputs == ["fine", "poor"]

@@ -67,6 +67,19 @@ def test_columns_of_tables_are_matched_by_name(tmp_path: Path) -> None:
         gather(gold=tmp_path / "gold.csv", pool=tmp_path / "pool.csv", labels=usual.labels)
 
 
+def test_a_feature_may_be_called_like_a_label(tmp_path: Path) -> None:
+    """Gold says which column is the label; the pool's column of another usual name is no label."""
+    usual = table_task(tmp_path, "id,a,b")
+    for name in ("gold", "pool"):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(path.read_text().replace("id,a,b", "id,a,y"))
+    split, named = (pytest.warns(NoisyTeacherWarning, match=m) for m in ("split off", "'y'"))
+    with split, named:
+        task = gather(gold=tmp_path / "gold.csv", pool=tmp_path / "pool.csv", labels=usual.labels)
+    assert task.features == ("a", "y")
+    np.testing.assert_array_equal(task.inputs, usual.inputs)
+
+
 def test_a_student_of_tables_reads_columns_by_name(tmp_path: Path) -> None:
     from noisyteacher.distill.bulk import label_files
     from noisyteacher.distill.teachers import open_teacher
@@ -308,13 +321,14 @@ def test_rows_of_packed_files_are_named_as_those_of_plain_ones(tmp_path: Path) -
         read_examples(write(tmp_path / "pool.csv.zip", "x"))
 
 
-def test_numbers_beside_texts_are_left_out_with_a_word(tmp_path: Path) -> None:
+def test_columns_beside_texts_are_left_out_with_a_word(tmp_path: Path) -> None:
     path = tmp_path / "pool.parquet"
     columns = {"id": [4, 9], "text": ["x", "y"], "where": ["a", "b"], "label": [0, 1]}
     index = {"__index_level_0__": [1, 0]}
     pq.write_table(pa.table(columns | index), path)
-    assert read_examples(path, labelled=False).kind == "text"
+    with pytest.warns(NoisyTeacherWarning, match="the column 'where' is left out"):
+        assert read_examples(path, labelled=False).kind == "text"
     numbers = {"stars": [5, 1], "embedding": [[0.5, 1.0], [1.0, 0.5]]}
     pq.write_table(pa.table(columns | index | numbers), path)
-    with pytest.warns(NoisyTeacherWarning, match="numbers in 'stars', 'embedding' are left out"):
+    with pytest.warns(NoisyTeacherWarning, match="'where', 'stars', 'embedding' are left out"):
         assert read_examples(path, labelled=False).inputs == ["x", "y"]

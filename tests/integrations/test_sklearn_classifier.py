@@ -297,6 +297,19 @@ def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> Non
         quick(**({"steps": 20} | settings)).fit(X, Y)
 
 
+def test_a_method_may_be_text() -> None:
+    one, two = (quick(steps=2, method=m).fit(X, Y, **TEACHER) for m in (Vanilla(), "Vanilla()"))
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+    with pytest.raises(InputError, match="method must be one of"):
+        quick(steps=2, method=SLaM).fit(X, Y, **TEACHER)
+
+
+def test_columns_in_another_order_are_told_of() -> None:
+    turned = {name: TEACHER[name][:, ::-1] for name in ("teacher_probs", "teacher_probs_gold")}
+    with pytest.warns(NoisyTeacherWarning, match="no more than chance. Are its columns"):
+        quick(steps=2).fit(X, Y, **(TEACHER | turned))
+
+
 def test_methods_that_need_a_pretrained_student_are_refused() -> None:
     for method in (ConfidentPruning(), Weighted()):
         with pytest.raises(InputError, match="needs a student pre-trained on gold"):

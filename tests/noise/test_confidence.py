@@ -98,3 +98,17 @@ def test_k_beyond_the_store_and_unknown_metric():
         entropy(labels, 3)
     with pytest.raises(InputError, match="'variance'"):
         confidence(ORACLE, 1, "variance")
+
+
+def test_mass_on_no_class_is_doubt():
+    """An LLM that says "Mixed" with 95 % has a favourite class, and is not sure of it."""
+    listed = np.array([[0.03, 0.0, 0.0], [0.5, 0.3, 0.2], [0.6, 0.1, 0.1]])
+    missing = 1 - listed.sum(1)
+    labels = TeacherLabels.from_probs(
+        np.arange(3), listed / listed.sum(1, keepdims=True), missing=missing
+    )
+    expected = np.sort(listed)[:, -1] - np.sort(listed)[:, -2]
+    np.testing.assert_allclose(margin(labels), expected, atol=2e-3)
+    whole = np.concatenate([listed, missing[:, None]], axis=1)
+    plain = -(whole * np.log(np.maximum(whole, 1e-300))).sum(1)
+    np.testing.assert_allclose(entropy(labels), plain, atol=2e-3)

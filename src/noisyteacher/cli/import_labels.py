@@ -20,6 +20,8 @@ EPILOG = """
 **Example:** `noisyteacher import answers.jsonl --classes positive,negative --out labels`
 
 **Example:** `noisyteacher import probs.npy --ids ids.txt --classes cat,dog --out labels`
+
+**Example:** `noisyteacher import predictions.csv --label-column prediction --out labels`
 """
 
 _KINDS = {
@@ -42,7 +44,8 @@ def import_labels(
             exists=True,
             dir_okay=False,
             help="Teacher outputs: .npy or .npz arrays, .csv, .tsv or .parquet tables, or .jsonl "
-            "answers of an LLM with logprobs (batch output, chat completions, vLLM).",
+            "answers of an LLM with logprobs (batch output, chat completions, vLLM). Tables of one "
+            "label per row may be .jsonl too.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the new label store.")],
@@ -61,6 +64,17 @@ def import_labels(
     ] = None,
     list_column: Annotated[
         str | None, typer.Option(help="Tables: the column of lists, one value per class.")
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(help="Tables of one label per row: its column (default: label and the like)."),
+    ] = None,
+    confidence_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Tables of one label per row: the column of its probability, 0 to 1 (default: "
+            "confidence, probability or score)."
+        ),
     ] = None,
     logits: Annotated[bool, typer.Option("--logits", help="The numbers are logits.")] = False,
     int_ids: Annotated[
@@ -83,6 +97,9 @@ def import_labels(
     Answers of an LLM: the probability of the first tokens goes to the classes whose answers they
     begin; what no class got is kept as missing mass. Examples that the LLM refused or answered
     off-list are listed beside the store, in a file that ends in .rejected.jsonl.
+
+    Tables of one label per row: the label has the probability in the column of confidences, and
+    the other classes share the rest; without such a column it has all.
     """
     import orjson
 
@@ -95,8 +112,9 @@ def import_labels(
         rejected_path,
     )
 
-    kind = _kind(sources)
-    _check_options(kind, skip_bad, list_column)
+    one_label = label_column is not None or confidence_column is not None
+    kind = _kind(sources, one_label)
+    _check_options(kind, skip_bad, list_column, one_label)
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; --overwrite would replace it.")
     names = None if classes is None else parse_classes(classes)
@@ -112,6 +130,8 @@ def import_labels(
             ids=id_values,
             id_column=id_column,
             list_column=list_column,
+            label_column=label_column,
+            confidence_column=confidence_column,
             classes=names,
             settings=settings,
         )
@@ -125,10 +145,8 @@ def import_labels(
     typer.echo(orjson.dumps(summary).decode() if json else _in_words(summary))
 
 
-def _kind(sources: list[Path]) -> str:
-    from noisyteacher.labels.importers.user_tables import kind_of
-
-    kinds = {source: _KINDS.get(kind_of(source)) for source in sources}
+def _kind(sources: list[Path], one_label: bool) -> str:
+    kinds = {source: _kind_of(source, one_label) for source in sources}
     unknown = [str(source) for source, kind in kinds.items() if kind is None]
     if unknown:
         raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(_KINDS)}.")
@@ -138,11 +156,23 @@ def _kind(sources: list[Path]) -> str:
     return found.pop()
 
 
-def _check_options(kind: str, skip_bad: bool, list_column: str | None) -> None:
+def _kind_of(source: Path, one_label: bool) -> str | None:
+    from noisyteacher.labels.importers.one_label import is_labelled
+    from noisyteacher.labels.importers.user_tables import kind_of
+
+    ending = kind_of(source)
+    if ending in (".jsonl", ".ndjson") and (one_label or is_labelled(source)):
+        return "table"
+    return _KINDS.get(ending)
+
+
+def _check_options(kind: str, skip_bad: bool, list_column: str | None, one_label: bool) -> None:
     if skip_bad and kind != "answers":
-        raise InputError("--skip-bad is for .jsonl files only.")
+        raise InputError("--skip-bad is for an LLM's answers in .jsonl files only.")
     if list_column is not None and kind != "table":
         raise InputError("--list-column is for tables only.")
+    if one_label and kind != "table":
+        raise InputError("--label-column and --confidence-column are for tables only.")
 
 
 def _import_answers(

@@ -31,7 +31,7 @@ from noisyteacher.files import write_atomic
 if sys.platform != "win32":
     import fcntl
 
-_FORMAT = 2  # raise it when decoding changes, so that old caches are not used
+_FORMAT = 3  # raise it when decoding changes, so that old caches are not used
 _HEADER = "images.json"
 
 

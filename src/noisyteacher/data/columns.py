@@ -106,9 +106,10 @@ def source_from_tables(
     text = first_present(TEXT_COLUMNS, columns)
     features = [name for name in columns if name not in (label, key, text)]
     if text:
-        _warn_of_unused_numbers(train, features, where)
+        _warn_of_unused(train, features, where)
     else:
         features = _without_index(train, features, where)
+        _warn_of_answers(features, label, where)
 
     def inputs_of(table: pa.Table) -> np.ndarray | list[str]:
         return texts_from(table, text) if text else features_from(table, features, where)
@@ -150,21 +151,31 @@ def features_from(table: pa.Table, columns: Sequence[str], where: str) -> np.nda
     return features
 
 
-def _warn_of_unused_numbers(table: pa.Table, columns: Sequence[str], where: str) -> None:
+def _warn_of_unused(table: pa.Table, columns: Sequence[str], where: str) -> None:
     index = _index_columns(table, columns)
-    numbers = [n for n in columns if n not in index and _holds_numbers(table[n].type)]
-    if numbers:
+    # Nor a second label: it is not to be written into the text.
+    unused = [name for name in columns if name not in (*index, *LABEL_COLUMNS)]
+    if unused:
+        what = "the column {} is" if len(unused) == 1 else "the columns {} are"
         warnings.warn(
-            f"{where} has texts, which are all that a student reads: the numbers in "
-            f"{first_few(numbers)} are left out.",
+            f"{where} has texts, which are all that a student reads: "
+            f"{what.format(first_few(unused))} left out. Write what should be read, such as a "
+            "title, into the text.",
             NoisyTeacherWarning,
             stacklevel=3,
         )
 
 
-def _holds_numbers(kind: pa.DataType) -> bool:
-    kind = kind.value_type if is_list(kind) else kind
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+def _warn_of_answers(features: Sequence[str], label: str | None, where: str) -> None:
+    answers = [name for name in features if name in LABEL_COLUMNS]
+    if label is not None and answers:
+        warnings.warn(
+            f"{where}: the label is {label!r}, and {first_few(answers)}, by name a label too, is "
+            "used as a feature. If it tells the answer, drop it, or name the right label with "
+            "label= or label_column= (--label-column).",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
 
 
 def _index_columns(table: pa.Table, columns: Sequence[str]) -> list[str]:

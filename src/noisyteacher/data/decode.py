@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,11 +15,25 @@ import numpy as np
 from PIL import Image
 
 from noisyteacher.data.source import EncodedImages
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 
 DEFAULT_SIDE = 256  # for photographs of many sizes: the usual store for 224×224 crops
+# For small images of many sizes, what students of small images are made for. It is one side for
+# all of them, so that a gold set and its pool, which are read one after the other, agree.
+SMALL_SIDE = 32
+_SMALL_BELOW = 64  # images whose sides are all shorter than this are small
 _LOOK_AT = 64  # images that decide whether a source has one size
 _BLOCK = 256  # images decoded before they are written
+_ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 @dataclass(frozen=True)
@@ -33,8 +49,9 @@ class DecodedImages:
 def decoded(images: np.ndarray | EncodedImages, size: tuple[int, int] | None) -> DecodedImages:
     """Start decoding to ``size`` (height, width); None keeps the size the first images share.
 
-    Where they share none, it is 256×256. An image of another size is scaled until both sides reach
-    the target, and its middle kept.
+    Where they share none, it is 256×256, or 32×32 where all their sides are below 64, and a
+    warning says so. An image of another size is scaled until both sides reach the target, and its
+    middle kept.
     """
     if isinstance(images, np.ndarray):
         if size is not None and images.shape[1:3] != size:
@@ -57,10 +74,27 @@ def _common_size(items: list[tuple[str, bytes]]) -> tuple[int, int]:
     sizes = set()
     for name, data in items:
         with _opened(name, data) as image:
-            sizes.add((image.height, image.width))
+            height, width = image.height, image.width
+            sizes.add((width, height) if _lies(image) else (height, width))
     if len(sizes) == 1:
         return sizes.pop()
-    return (DEFAULT_SIDE, DEFAULT_SIDE)
+    side = DEFAULT_SIDE
+    if sizes:
+        side = SMALL_SIDE if max(map(max, sizes)) < _SMALL_BELOW else DEFAULT_SIDE
+        _warn_of_sizes(sizes, len(items), side)
+    return (side, side)
+
+
+def _warn_of_sizes(sizes: set[tuple[int, int]], looked_at: int, side: int) -> None:
+    by_area = sorted(sizes, key=lambda size: (size[0] * size[1], size))
+    (low, narrow), (high, wide) = by_area[0], by_area[-1]
+    warnings.warn(
+        f"The images differ in size: the first {looked_at} are {low}×{narrow} to {high}×{wide} "
+        f"(height × width). All are brought to {side}×{side}; choose another side with image_size= "
+        "(--image-size).",
+        NoisyTeacherWarning,
+        stacklevel=2,
+    )
 
 
 def _decode_blocks(
@@ -76,19 +110,63 @@ def _decode_blocks(
 
 
 def decode_image(name: str, data: bytes, height: int, width: int) -> np.ndarray:
-    """(height, width, 3) uint8; ``name`` stands in the error when the bytes are no image."""
+    """(height, width, 3) uint8, as a viewer shows it: upright, on white where it is transparent.
+
+    ``name`` stands in the error when the bytes are no image.
+    """
     with _opened(name, data) as image:
         # A JPEG far larger than needed is decoded at half, a quarter or an eighth of its size.
-        image.draft("RGB", (2 * width, 2 * height))
+        wanted = (2 * height, 2 * width) if _lies(image) else (2 * width, 2 * height)
+        image.draft("RGB", wanted)
         try:
-            picture = _eight_bits(image).convert("RGB")
+            image.load()
+            picture = _on_white(_eight_bits(_upright(image)))
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f"Image {name} cannot be decoded: {error}.") from error
     return _fit(picture, height, width)
 
 
+def _orientation(image: Image.Image) -> int:
+    """1 to 8 as EXIF numbers them; 1, upright, where nothing is said that can be read."""
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):
+        return 1  # damaged notes of a camera are no reason to refuse its picture
+
+
+def _lies(image: Image.Image) -> bool:
+    """Whether the stored rows are columns of the picture; a TIFF is turned by Pillow itself."""
+    return image.format != "TIFF" and _orientation(image) in (5, 6, 7, 8)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """A loaded image turned as EXIF says."""
+    # Not ImageOps.exif_transpose: it writes the other tags anew, and fails where one is damaged.
+    turn = _UPRIGHT.get(_orientation(image))
+    if turn is None:
+        return image
+    turned = image.transpose(turn)
+    turned.format = image.format  # forgotten by transpose, and asked for below
+    return turned
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """RGB; under transparent pixels files keep any colour, which nobody is meant to see."""
+    if image.mode not in ("RGBA", "RGBa", "LA", "PA") and "transparency" not in image.info:
+        return image.convert("RGB")
+    ground = Image.new("RGBA", image.size, "white")
+    ground.alpha_composite(image.convert("RGBA"))
+    return ground.convert("RGB")
+
+
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Greys of 16 bits scaled down, where Pillow would cut them off at 255."""
+    """Greys of 16 bits or of fractions scaled to 0..255, where Pillow would cut them off."""
+    if image.mode == "F":
+        shares = np.nan_to_num(np.asarray(image))
+        # Floats are shares of white, unless one of them is too large for that.
+        if shares.min() >= 0 and shares.max() <= 1:
+            shares = shares * 255
+        return Image.fromarray(shares.clip(0, 255).round().astype(np.uint8))
     # Older releases of Pillow call such a PNG's mode "I", as if it had 32.
     if not image.mode.startswith("I;16") and (image.mode, image.format) != ("I", "PNG"):
         return image

@@ -50,9 +50,9 @@ def load_dataset(
     ``id_column`` name columns of tables and Parquet files; "auto" finds ``label``, ``fine_label``,
     ``target``, ``class`` or ``y``, and ``id``; None says there is none. Rows without ids get
     "train/0", "train/1", ... ``attribute`` is CelebA's label. ``image_size`` is the side of stored
-    images; by default the size that a source's images share, else 256 (64 for CelebA).
-    ``numbers_are_names`` takes the labels 0, 1, ... of tables and archives for class names, as
-    text is, and -1 too, which is else unknown.
+    images; by default the size that a source's images share, else 256, or 32 where all are below 64
+    (64 for CelebA). ``numbers_are_names`` takes the labels 0, 1, ... of tables and archives for
+    class names, as text is, and -1 too, which is else unknown.
     """
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}.")

@@ -5,6 +5,7 @@ A fitted featurizer is saved as JSON, so that a student's folder can read new te
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from torch import Tensor
 
 from noisyteacher.data.text_views import BagViews, EncoderViews
-from noisyteacher.errors import InputError
+from noisyteacher.errors import InputError, NoisyTeacherWarning
 from noisyteacher.files import write_atomic
 
 
@@ -58,7 +59,7 @@ class Tfidf:
     Pairs know "not good" from "good": on IMDB every linear student gains one to two points by
     them. ``sublinear`` counts a word that occurs c times as 1 + log c. Rows are zero-padded, as
     wide as the longest training text asks for and at most ``max_entries``; a longer text keeps its
-    largest values.
+    largest values, and a warning says so.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Tfidf:
         self.vectorizer_ = vectorizer
         longest = int(np.diff(matrix.indptr).max(initial=1))
         self.width_ = min(self.max_entries, longest)
+        _warn_of_cut_texts(matrix, self.width_)
         return padded_bags(matrix, self.width_)
 
     @property
@@ -100,7 +102,9 @@ class Tfidf:
 
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
-        return padded_bags(self._fitted().transform(texts), self.width_)
+        matrix = self._fitted().transform(texts)
+        _warn_of_cut_texts(matrix, self.width_)
+        return padded_bags(matrix, self.width_)
 
     def views(self) -> BagViews:
         return BagViews()
@@ -150,7 +154,7 @@ class Tfidf:
 class HashedNgrams:
     """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep.
 
-    Rows are ``max_entries`` wide; a text with more keeps its largest values.
+    Rows are ``max_entries`` wide; a text with more keeps its largest values, and a warning says so.
     """
 
     buckets: int = 2**18
@@ -172,7 +176,9 @@ class HashedNgrams:
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values; rows of unit length."""
         vectorizer = HashingVectorizer(n_features=self.buckets, ngram_range=self.ngrams)
-        return padded_bags(vectorizer.transform(texts), self.max_entries)
+        matrix = vectorizer.transform(texts)
+        _warn_of_cut_texts(matrix, self.max_entries)
+        return padded_bags(matrix, self.max_entries)
 
     def views(self) -> BagViews:
         return BagViews()
@@ -248,6 +254,18 @@ def _load_tokenizer(name: str) -> Any:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise InputError(f"No tokenizer could be loaded from {name!r}: {error}") from error
+
+
+def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
+    # It says nothing of these very texts, so that the batches of a run give one warning in all.
+    if np.diff(matrix.indptr).max(initial=0) > width:
+        warnings.warn(
+            f"Some texts have more than {width} different words and n-grams, the most that a row "
+            "holds (the longest training text's number, or max_entries): of each, the "
+            f"{width} largest values are kept.",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
 
 
 def padded_bags(matrix: csr_matrix, width: int) -> tuple[Tensor, Tensor]:

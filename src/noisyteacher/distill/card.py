@@ -91,6 +91,6 @@ def _example(kind: str) -> str:
     examples = {
         "text": '["some text"]',
         "image": '["picture.png"]',
-        "table": "rows  # (n, features)",
+        "table": "rows",
     }
     return examples[kind]

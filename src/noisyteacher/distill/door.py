@@ -144,8 +144,8 @@ def gather(
         name: None if part is None else as_examples(part, name, files)
         for name, part in (("val", val), ("selection", selection), ("test", test))
     }
-    given = Given(
-        as_examples(gold, "gold", files), as_examples(pool, "pool", files, labelled=False), **more
-    )
+    known = as_examples(gold, "gold", files)
+    unknown = as_examples(pool, "pool", files, labelled=False, features=known.features)
+    given = Given(known, unknown, **more)
     in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
     return make_task(given, as_labels(labels, in_order, classes, logits=logits), seed=seed)

@@ -44,11 +44,16 @@ class FileOptions:
 
 
 def read_examples(
-    path: str | Path, options: FileOptions | None = None, *, labelled: bool = True
+    path: str | Path,
+    options: FileOptions | None = None,
+    *,
+    labelled: bool = True,
+    features: Sequence[str] = (),
 ) -> Dataset:
     """One file or folder as a dataset whose rows all stand in the training part.
 
-    ``labelled=False`` reads no labels: y is -1, whatever columns there are.
+    ``labelled=False`` reads no labels: y is -1, whatever columns there are. A column that is
+    usually a label is dropped then, unless a labelled file beside it has it in its ``features``.
     """
     place, options = Path(path).expanduser(), options or FileOptions()
     if not place.exists():
@@ -56,7 +61,7 @@ def read_examples(
     if place.is_dir():
         return _from_folder(place, options, labelled)
     if is_table(place) and not _holds_images(place):
-        return _from_table(place, options, labelled)
+        return _from_table(place, options, labelled, features)
     found = load_dataset(
         place.absolute(), label=_label(place, options, labelled), **_common(options)
     )
@@ -86,15 +91,21 @@ def _label(place: Path, options: FileOptions, labelled: bool) -> str | None:
     return "auto"
 
 
-def _from_table(place: Path, options: FileOptions, labelled: bool) -> Dataset:
-    where, labels = str(place), _named(options.label_column, LABEL_COLUMNS)
-    texts = _named(options.text_column, TEXT_COLUMNS)
-    table = read_table(place, _named(options.id_column, ID_COLUMNS), labels, texts)
+def _from_table(
+    place: Path, options: FileOptions, labelled: bool, features: Sequence[str]
+) -> Dataset:
+    where, usual = str(place), _named(options.label_column, LABEL_COLUMNS)
+    labels = tuple(name for name in usual if name not in features)
+    keys, texts = _named(options.id_column, ID_COLUMNS), _named(options.text_column, TEXT_COLUMNS)
+    table = read_table(place, keys, labels, texts)
+    label = _label_column(table, labels, where) if labelled and table.num_rows else None
+    if label is not None and set(labels) & set(table.column_names) > {label}:
+        # A class's name is read as written; the other columns of a usual name are features.
+        table = read_table(place, keys, (label,), texts)
     if table.num_rows == 0:
         raise InputError(f"{where} has no rows.")
     if options.text_column is not None:
         table = _with_text(table, options.text_column, where)
-    label = _label_column(table, labels, where) if labelled else None
     reading = ReadOptions(label, options.id_column or "auto", numbers_are_names=True)
     if not labelled:
         # An unused label must not be read as a feature.

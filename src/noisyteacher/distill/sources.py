@@ -33,11 +33,16 @@ LabelsLike: TypeAlias = TeacherLabels | str | Path | np.ndarray | Sequence[Any]
 
 
 def as_examples(
-    given: ExamplesLike, name: str, options: FileOptions | None = None, *, labelled: bool = True
+    given: ExamplesLike,
+    name: str,
+    options: FileOptions | None = None,
+    *,
+    labelled: bool = True,
+    features: Sequence[str] = (),
 ) -> Dataset:
     """A dataset whose rows all stand in the training part, named after the set."""
     if isinstance(given, str | Path):
-        return read_examples(given, options, labelled=labelled)
+        return read_examples(given, options, labelled=labelled, features=features)
     if isinstance(given, Dataset):
         return given if labelled else replace(given, y=np.full(len(given), -1, np.int64))
     columns = 3 if labelled else 2

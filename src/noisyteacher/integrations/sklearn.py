@@ -20,7 +20,7 @@ from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare
+from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
 from noisyteacher.models import BagLinear, Linear
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
@@ -40,7 +40,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     Args:
         student: "linear", or a function (number of features, number of classes) -> torch module
             from (b, features) to logits; settings with ``build()``, as ``models.MLP``, will do too.
-        method: how to use the teacher's labels; None is ``SLaM()``.
+        method: how to use the teacher's labels, also as text; None is ``SLaM()``.
         classes: all classes, in the order of the teacher's columns; None takes those of y, sorted.
         steps: number of optimiser steps (Adam, the rate falling along a cosine).
         batch_size: rows per step, gold and pool mixed; at most all rows.
@@ -62,7 +62,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self,
         student: str | Callable[[int, int], Any] = "linear",
         *,
-        method: Method | None = None,
+        method: Method | str | None = None,
         classes: Sequence[Any] | None = None,
         steps: int = 1000,
         batch_size: int = 256,
@@ -129,6 +129,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         labels = self._teacher_labels(probs, teacher_probs_gold, len(y), pool.shape[0])
         truth = np.concatenate([y, np.full(pool.shape[0], -1)])
         val_ids, val_y = _validation(labels, y, seed)
+        if teacher_probs_gold is not None:
+            _warn_of_a_bad_teacher(labels.take(val_ids).hard, val_y, len(self.classes_))
         rows = Rows(np.arange(len(truth)), truth, val_ids, val_y, len(self.classes_))
         stack = sparse.vstack if sparse.issparse(X) else np.concatenate
         return self._learn(stack([X, pool]), rows, seed, labels)
@@ -213,7 +215,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
     def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
         """Train the student on all rows (n + m, d)."""
-        method = GoldOnly() if labels is None else self.method or SLaM()
+        method = GoldOnly() if labels is None else self._method()
         if PRETRAINED in method.needs:
             raise InputError(
                 f"{method!r} needs a student pre-trained on gold, which this classifier has not; "
@@ -234,6 +236,15 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self.network_ = network.double().eval()
         self.noise_ = prepared.noise
         return self
+
+    def _method(self) -> Method:
+        method = SLaM() if self.method is None else self.method
+        method = parse(method) if isinstance(method, str) else method
+        if not isinstance(method, Method):
+            raise InputError(
+                f"method must be one of noisyteacher.methods, such as SLaM(), not {method!r}."
+            )
+        return method
 
     def _config(self, rows: int) -> TrainConfig:
         if self.steps < 1:
@@ -297,6 +308,16 @@ def _unwrapped(value: Any) -> Any:
     if len(value) != 1:
         raise InputError(f"The pool is an array or a tuple of one, not a tuple of {len(value)}.")
     return value[0]
+
+
+def _warn_of_a_bad_teacher(said: np.ndarray, truth: np.ndarray, classes: int) -> None:
+    """At chance or below, the likeliest reason is columns in another order."""
+    right = float(np.mean(said == truth))
+    if right <= 1 / classes:
+        _warn(
+            f"The teacher is right on {right:.1%} of the gold rows, no more than chance. Are its "
+            "columns in the order of `classes` (by default the sorted classes of y)?"
+        )
 
 
 def _warn(message: str) -> None:

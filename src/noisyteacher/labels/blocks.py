@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from noisyteacher.errors import InputError
@@ -22,6 +21,8 @@ from noisyteacher.labels.checks import (
 from noisyteacher.labels.topk import LogAndProbs, TopK, compress_given, logs, row_blocks
 
 Numbers = npt.NDArray[Any] | Tensor
+# How far from 1 a row may sum: two or three decimals, or bfloat16's 8 bits, leave as much.
+TOLERANCE = 2e-2
 
 
 def blocks_of_probs(probs: Numbers, ids: npt.NDArray[Any]) -> Iterator[LogAndProbs]:
@@ -29,7 +30,7 @@ def blocks_of_probs(probs: Numbers, ids: npt.NDArray[Any]) -> Iterator[LogAndPro
     for rows in row_blocks(*probs.shape):
         block = as_float(probs[rows])
         total = block.sum(axis=1, dtype=np.float64)
-        _check_rows("probs", block, total, _tolerance(probs), ids, rows.start)
+        _check_rows("probs", block, total, TOLERANCE, ids, rows.start)
         block /= total.astype(block.dtype)[:, None]
         yield LogAndProbs(logs(block), block)
 
@@ -68,16 +69,11 @@ def compress_topk(
     tail_mass = clean_mass(tail, ids, "tail").astype(np.float64)
     probs = as_float(given_prob)
     total = probs.sum(axis=1, dtype=np.float64) + tail_mass
-    _check_rows("prob and tail of", probs, total, _tolerance(given_prob), ids, 0)
+    _check_rows("prob and tail of", probs, total, TOLERANCE, ids, 0)
     probs /= total.astype(probs.dtype)[:, None]
     tail_mass /= total
     _check_tail(probs, tail_mass, ids, classes)
     return compress_given(given_index, probs, tail_mass, classes)
-
-
-def _tolerance(probs: Numbers) -> float:
-    """How far from 1 a row may sum: bfloat16 keeps only 8 bits of each probability."""
-    return 1e-2 if probs.dtype == torch.bfloat16 else 1e-3
 
 
 def _check_rows(
@@ -102,6 +98,8 @@ def _check_rows(
         problem = f"holds a negative probability, {lowest:.6g}"
     else:
         problem = f"sums to {total[row]:.6g} instead of 1"
+        if abs(total[row] - 100) <= 100 * tolerance:
+            problem += "; percentages are to be divided by 100"
     raise InputError(f"{row_name(name, first_row + row, ids)} {problem}.")
 
 

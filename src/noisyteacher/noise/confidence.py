@@ -4,6 +4,10 @@ Both are functions of the probabilities sorted downwards, p_(1) >= p_(2) >= ...:
 
     margin_k = p_(1) + ... + p_(k) - p_(k+1)
     H_k = -P_k log P_k - sum of p_(i) log p_(i) over i > k,   P_k = p_(1) + ... + p_(k)
+
+Where a teacher put mass m on no class (an LLM's off-list answers), its probabilities were divided
+by the rest, 1 - m. What it was sure of is that share of them: the margin is (1 - m) margin_k, and
+the entropy has m as one more outcome. Else an answer 95 % off the list would be the surest.
 """
 
 from __future__ import annotations
@@ -97,9 +101,14 @@ def covariates(
     """
     top = block.top(sizes + 1, rows)
     mass = np.cumsum(top[:, :-1], axis=1, dtype=np.float64)
+    missing = None if block.missing is None else block.missing[rows, None].astype(np.float64)
     if metric == "margin":
         mass -= top[:, 1:]
-        return mass
+        return mass if missing is None else (1 - missing) * mass
     ahead = top[:, :-1].astype(np.float64)
     behind = block.plogp(rows)[:, None] - np.cumsum(times_log(ahead, ahead), axis=1)
-    return np.asarray(times_log(mass, mass) + behind)
+    found = np.asarray(times_log(mass, mass) + behind)
+    if missing is None:
+        return found
+    listed = 1 - missing
+    return np.asarray(listed * found + times_log(listed, listed) + times_log(missing, missing))

@@ -35,6 +35,8 @@ def times_log(weight: np.ndarray, prob: np.ndarray) -> np.ndarray:
 class DenseBlock:
     """Dense probabilities, clean and in C order, shape (m, L)."""
 
+    missing = None  # all mass is on classes
+
     def __init__(self, probs: np.ndarray) -> None:
         self._probs = probs
         # Up to here torch keeps a small heap per row; beyond it, a whole sort costs no more.
@@ -91,6 +93,8 @@ class StoredBlock:
         self._prob = labels.topk_prob
         self._tail = labels.tail
         self._spread = max(1, labels.num_classes - labels.k)
+        # Mass on no class, before the rest was divided by its sum; None where there is none.
+        self.missing = labels.missing if labels.missing.any() else None
         self.cheap_width = min(32, labels.k)
 
     def top(self, width: int, rows: Rows = ALL_ROWS) -> Float[np.ndarray, "m width"]:

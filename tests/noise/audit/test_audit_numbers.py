@@ -151,6 +151,7 @@ def test_a_pivot_interval_undoes_the_push_of_resampling():
     found = pivot_interval(0.12, drawn)
     assert (found.low, found.high) == pytest.approx((0.24 - 0.1975, 0.24 - 0.1025))
     assert pivot_interval(0.01, drawn).low == 0.0
+    assert pivot_interval(0.01, drawn).high == 0.01  # a number outside its own interval misleads
 
 
 @settings(max_examples=60, deadline=None)

@@ -156,6 +156,8 @@ def test_a_val_that_is_too_small():
     assert not result.recommendation.slam_helps
     assert "V is too small" in advice(result)
     assert result.recommendation.val_rows >= 160
+    told = next(f.text for f in result.findings if f.code == "small_val")
+    assert "nothing can be said of how far the alpha curve is off" in told
 
 
 def test_a_teacher_that_only_guesses():

@@ -16,7 +16,10 @@ from noisyteacher.data.readers.parts import VALIDATION_NAMES
 from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
 from noisyteacher.errors import InputError, first_few
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff", ".gif")
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".jfif"),
+    *(".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff", ".gif"),
+)
 
 
 def find(place: Path, options: ReadOptions) -> Found | None:

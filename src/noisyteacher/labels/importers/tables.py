@@ -1,7 +1,7 @@
-"""Tables of probabilities or logits.
+"""Tables of probabilities, logits or labels.
 
-Each row has an id and either one numeric column per class, or one column of lists. In CSV a list
-is written as JSON: ``"[0.1, 0.9]"``.
+Each row has an id and either one numeric column per class, or one column of lists, or a label. In
+CSV a list is written as JSON: ``"[0.1, 0.9]"``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ import pyarrow as pa
 from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.lines import name_files
+from noisyteacher.labels.importers.one_label import (
+    TEACHER_COLUMNS,
+    label_column_of,
+    read_labelled,
+    with_text_labels,
+)
 from noisyteacher.labels.importers.settings import ImportSettings
 from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
@@ -38,6 +44,8 @@ def import_table(
     ids: npt.NDArray[Any] | None = None,
     id_column: str | None = None,
     list_column: str | None = None,
+    label_column: str | None = None,
+    confidence_column: str | None = None,
     classes: ClassAnswers | None = None,
     settings: ImportSettings | None = None,
 ) -> TeacherLabels:
@@ -47,10 +55,24 @@ def import_table(
     class has the column of its name, or of one of its synonyms; where no classes are given, all
     columns of floats are classes, and where there are none, a single column of lists is taken.
     ``ids`` come before the ids in ``id_column``, by default ``id`` or ``ID``.
+
+    ``label_column`` holds one label per row; a table without columns of probabilities may call it
+    ``label``, ``prediction`` or the like. The label has the probability in ``confidence_column``,
+    by default ``confidence``, ``probability`` or ``score`` where that holds numbers from 0 to 1,
+    and the other classes share the rest; without one it has all. The classes are ``classes``, or
+    the labels that there are.
     """
     where, settings = name_files(paths), settings or ImportSettings()
     keys = ID_COLUMNS if id_column is None else (id_column,)
-    table = _read(paths, keys)
+    if label_column is not None or confidence_column is not None:
+        _check_one_label(list_column, settings)
+    named = label_column is not None
+    tables = _read_each(paths, keys, label_column)
+    if not (named or list_column is not None or settings.logits):
+        label_column = _find_label_column(tables, keys, classes, confidence_column, where)
+        if label_column is not None:
+            tables = _read_each(paths, keys, label_column)  # now with 01 and true as they stand
+    table = _joined(tables, paths, keys)
     if not table.num_rows:
         raise InputError(f"{where} has no rows.")
     key = first_present(keys, table.column_names)
@@ -59,28 +81,100 @@ def import_table(
         ids = ids_in(table, key or keys[0], where)
     if len(ids) != table.num_rows:
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
+    if label_column is not None:
+        _check_column(table, label_column, where, "label_column= (--label-column)")
+        if confidence_column is not None:
+            how = "confidence_column= (--confidence-column)"
+            _check_column(table, confidence_column, where, how)
+        found = not named
+        said = read_labelled(table, label_column, confidence_column, classes, where, found=found)
+        return settings.make(np.asarray(ids)[said.kept], said.probs, said.classes, where=where)
+    values, names = _probabilities(table, key, list_column, classes, where, logits=settings.logits)
+    try:
+        return settings.make(ids, values, names, where=where)
+    except InputError as error:
+        hint = "" if classes or names is None else _label_hint(table.column_names, names)
+        raise InputError(f"{error}{hint}") from error
+
+
+def _label_hint(columns: Sequence[str], taken: Sequence[str]) -> str:
+    # Times and costs beside a label look like classes, and only their sums tell.
+    label = first_present([name for name in TEACHER_COLUMNS if name not in taken], columns)
+    how = "say so: label_column= (--label-column)."
+    return "" if label is None else f" If {label!r} holds the teacher's labels, {how}"
+
+
+def _check_one_label(list_column: str | None, settings: ImportSettings) -> None:
+    if list_column is not None:
+        raise InputError("a table has a column of lists or one of labels, not both: name one.")
+    if settings.logits:
+        raise InputError("labels and confidences are no logits: leave out logits= (--logits).")
+
+
+def _find_label_column(
+    tables: Sequence[Any],
+    keys: Sequence[str],
+    classes: ClassAnswers | None,
+    confidence_column: str | None,
+    where: str,
+) -> str | None:
+    if confidence_column is not None:
+        names = tables[0].column_names
+        column = first_present([c for c in TEACHER_COLUMNS if c != confidence_column], names)
+        if column is None:
+            raise InputError(
+                f"{where} has no column of labels among {first_few(names, 10)}; name it: "
+                "label_column= (--label-column)."
+            )
+        return column
+    rests = []
+    for table in tables:
+        key = first_present(keys, table.column_names)
+        rests.append(table.select([name for name in table.column_names if name != key]))
+    found = {label_column_of(rest, classes) for rest in rests}
+    return found.pop() if len(found) == 1 else None
+
+
+def _probabilities(
+    table: Any,
+    key: str | None,
+    list_column: str | None,
+    classes: ClassAnswers | None,
+    where: str,
+    *,
+    logits: bool,
+) -> tuple[npt.NDArray[Any], tuple[str, ...] | None]:
+    """(n, L) numbers, and the classes where the table or the user names them."""
     rest = [name for name in table.column_names if name != key]
     if list_column is None and classes is None:
         list_column = _only_list_column(table.select(rest))
     if list_column is not None:
         _check_column(table, list_column, where, "list_column= (--list-column)")
         values = _lists(table[list_column], list_column, where)
-        names = None if classes is None else tuple(classes)
-    else:
-        columns = _class_columns(table.select(rest), classes, where, logits=settings.logits)
-        values = np.column_stack([_numbers(table[c], c, where) for c in columns.values()])
-        names = tuple(columns)
-    return settings.make(ids, values, names, where=where)
+        return values, None if classes is None else tuple(classes)
+    columns = _class_columns(table.select(rest), classes, where, logits=logits)
+    values = np.column_stack([_numbers(table[c], c, where) for c in columns.values()])
+    return values, tuple(columns)
 
 
-def _read(paths: Sequence[Path], keys: Sequence[str]) -> Any:
+def _read_each(paths: Sequence[Path], keys: Sequence[str], label_column: str | None) -> list[Any]:
     # Beside files that know whether their ids are numbers, each file of text has to decide; files
     # of text alone decide together.
     together = all(is_untyped(path) for path in paths)
-    tables = [read_table(path, keys, whole_ids=not together) for path in paths]
+    if label_column is None:
+        return [read_table(path, keys, whole_ids=not together) for path in paths]
+    tables = (read_table(path, keys, (label_column,), whole_ids=not together) for path in paths)
+    return [
+        with_text_labels(table, label_column, str(path))
+        for table, path in zip(tables, paths, strict=True)
+    ]
+
+
+def _joined(tables: Sequence[Any], paths: Sequence[Path], keys: Sequence[str]) -> Any:
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
         key = first_present(keys, table.column_names)
+        together = all(is_untyped(path) for path in paths)
         return with_whole_ids(table, key) if together and key is not None else table
     except pa.ArrowException as error:
         reason = " ".join(str(error).split()).rstrip(".")
@@ -123,8 +217,8 @@ def _class_columns(
             columns = first_few(table.column_names, 10)
             raise InputError(
                 f"{where} has no two columns of probabilities among {columns}; name the "
-                "classes, classes= (--classes), or the column of lists, list_column= "
-                "(--list-column)."
+                "classes, classes= (--classes), the column of lists, list_column= "
+                "(--list-column), or the column of labels, label_column= (--label-column)."
             )
         return {name: name for name in floats}
     found = {c: [a for a in names if a in table.column_names] for c, names in classes.items()}

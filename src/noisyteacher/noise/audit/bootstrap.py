@@ -80,7 +80,7 @@ def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> In
     """The interval of a number that resampling pushes up, such as an absolute error.
 
     Replicates lie above the value by as much as the value lies above the truth, so the interval
-    is mirrored at the value; it ends at 0.
+    is mirrored at the value; it ends at 0, and not below the value, which would read as a mistake.
     """
     low, high = percentiles(draws[:, None])[:, 0].tolist()
-    return Interval(float(value), max(0.0, 2 * value - high), max(0.0, 2 * value - low))
+    return Interval(float(value), max(0.0, 2 * value - high), max(float(value), 2 * value - low))

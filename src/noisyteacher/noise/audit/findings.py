@@ -18,6 +18,7 @@ CLASSES_DIFFER = 0.03
 NEARLY_PERFECT = 0.97
 FEWEST_ROWS, WIDEST_BAND = 100, 0.3
 NEARLY_ALL = 0.95
+_FEW_ROWS = 50
 MANY_UNREACHABLE = 0.2
 
 
@@ -69,12 +70,15 @@ def _about_ids(numbers: Numbers) -> Iterator[Finding]:
 def _about_val(numbers: Numbers) -> Iterator[Finding]:
     rows, band = numbers.val_rows, numbers.curve.band_width
     if too_small(numbers):
-        yield Finding(
-            "small_val",
-            True,
-            f"V is too small: with {rows} rows the alpha curve is known to within ±{band / 2:.2f} "
-            f"only. About {numbers.curve.rows_to_halve_band} rows would halve that.",
+        # Resampling a few dozen rows hardly changes the curve, and would tell of a narrow band.
+        known = (
+            f"with {rows} rows nothing can be said of how far the alpha curve is off. A few "
+            "hundred would do."
+            if rows < _FEW_ROWS
+            else f"with {rows} rows the alpha curve is known to within ±{band / 2:.2f} only. About "
+            f"{numbers.curve.rows_to_halve_band} rows would halve that."
         )
+        yield Finding("small_val", True, f"V is too small: {known}")
     if all_alike(numbers):
         yield Finding(
             "hard_labels",

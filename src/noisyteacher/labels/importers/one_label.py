@@ -1,0 +1,294 @@
+"""Tables of one label per row, with or without the teacher's confidence in it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.labels.checks import clean_classes
+from noisyteacher.labels.class_names import places_of
+from noisyteacher.labels.importers.classes import ClassAnswers
+from noisyteacher.labels.importers.lines import line_blocks
+from noisyteacher.labels.importers.user_tables import LABEL_COLUMNS, first_present, is_list
+
+# Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
+TEACHER_COLUMNS = (
+    "teacher_label",
+    "prediction",
+    "pred",
+    "predicted_label",
+    "predicted_class",
+    "predicted",
+    *LABEL_COLUMNS,
+    "answer",
+)
+CONFIDENCE_COLUMNS = ("confidence", "probability", "score")
+_ANSWER_PARTS = ("response", "choices", "outputs")
+_WHOLE = re.compile(r"-?[0-9]+")
+# More names than this, new in every second row, are sentences and not classes; a matrix of rows
+# and such classes would not fit into memory either.
+_MANY_CLASSES = 100
+
+
+class Labelled(NamedTuple):
+    """What the rows say: which rows have a label, (m, L) their probabilities, and the classes."""
+
+    kept: npt.NDArray[np.bool_]
+    probs: npt.NDArray[np.float32]
+    classes: tuple[str, ...]
+
+
+def is_labelled(path: Path) -> bool:
+    """Whether a .jsonl file is a table of labels, and not an LLM's answers, by its first line."""
+    for block in line_blocks(path):
+        for line in block.lines:
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                return False
+            if not isinstance(row, dict) or row.get("error"):
+                return False
+            answer = any(isinstance(row.get(name), dict | list) for name in _ANSWER_PARTS)
+            return not answer and any(name in row for name in TEACHER_COLUMNS)
+    return False
+
+
+def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
+    """The column of labels, by its name; None where the table may hold probabilities instead.
+
+    ``table`` comes without its ids. Labels that a user names are not looked for here.
+    """
+    answers = {name for names in (classes or {}).values() for name in names}
+    if answers & set(table.column_names) or any(map(_is_lists, table.columns)):
+        return None
+    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    if len([name for name in floats if name not in CONFIDENCE_COLUMNS]) > 1:
+        return None
+    named = [field.name for field in table.schema if _may_be_labels(field.type)]
+    return first_present(TEACHER_COLUMNS, named)
+
+
+def with_text_labels(table: Any, column: str, where: str) -> Any:
+    """The table with its labels as text, as a CSV has them: the label 1 is the class "1"."""
+    if column not in table.column_names:
+        return table
+    labels = table[column]
+    if pa.types.is_dictionary(labels.type):
+        labels = labels.cast(labels.type.value_type)
+    if not _may_be_labels(labels.type):
+        raise InputError(
+            f"{where}: the column {column!r} holds {labels.type}; labels are class names or whole "
+            "numbers."
+        )
+    place = table.column_names.index(column)
+    return table.set_column(place, column, labels.cast(pa.string()))
+
+
+def read_labelled(
+    table: Any,
+    column: str,
+    confidence_column: str | None,
+    classes: ClassAnswers | None,
+    where: str,
+    *,
+    found: bool,
+) -> Labelled:
+    """The labels in ``column``, which are text, and their probabilities.
+
+    ``found``: nobody named the column, so the note has to. Rows without a label are left out.
+    """
+    said = table[column].to_pylist()
+    kept = np.array([bool(label and label.strip()) for label in said])
+    names = [label.strip() for label, there in zip(said, kept, strict=True) if there]
+    if not names:
+        raise InputError(f"{where}: the column {column!r} has no labels.")
+    if len(names) < len(said):
+        text = f"{where}: {len(said) - len(names)} rows have no label and are left out."
+        warnings.warn(text, NoisyTeacherWarning, stacklevel=4)
+    known = _found_classes(names, column, where) if classes is None else tuple(classes)
+    y = _places(names, known, classes, column, where)
+    told = f"the column {column!r} holds the labels"
+    if confidence_column is None:
+        confidence_column, doubt = _find_confidence(table, kept, column)
+        found, told = found or confidence_column is not None, told + doubt
+    else:
+        _check_confidence(table, kept, confidence_column, where)
+    if confidence_column is not None:
+        told += f", {confidence_column!r} the probability of each"
+    if classes is None:
+        told += f"; the classes are the labels found: {first_few(known, 10)}"
+    if confidence_column is None:
+        confidence = np.ones(len(y))
+        told += (
+            ". Hard labels carry no doubts, so trust will be one number for all rows, or one per "
+            "class at best"
+        )
+    else:
+        confidence = _numbers(table[confidence_column])[kept]
+    if found or classes is None or confidence_column is None:
+        warnings.warn(f"{where}: {told}.", NoisyTeacherWarning, stacklevel=4)
+    _warn_of_less_than_others(confidence, len(known), confidence_column, where)
+    return Labelled(kept, spread(y, confidence, len(known)), known)
+
+
+def spread(
+    y: npt.NDArray[np.int64], confidence: npt.NDArray[np.float64], classes: int
+) -> npt.NDArray[np.float32]:
+    """(n, L) rows with ``confidence`` at y and the rest shared evenly by all other classes."""
+    confidence = _first_in_ties(confidence, classes)
+    probs = np.empty((len(y), classes), np.float32)
+    probs[:] = ((1 - confidence) / (classes - 1))[:, None]
+    probs[np.arange(len(y)), y] = confidence
+    return probs
+
+
+def _first_in_ties(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.float64]:
+    # Stored log-probabilities are float16, and of equal ones the lower class is taken for the
+    # label; a few steps of float16 keep the class that the teacher named.
+    step = np.spacing(np.float16(np.log(classes))).astype(np.float64)
+    ratio = np.exp(2.5 * step)
+    raised = ratio / (ratio + classes - 1)
+    return np.where(_is_tie(confidence, classes), np.maximum(confidence, raised), confidence)
+
+
+def _is_tie(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.bool_]:
+    with np.errstate(divide="ignore"):
+        own, other = np.log(confidence), np.log((1 - confidence) / (classes - 1))
+    tie: npt.NDArray[np.bool_] = own.astype(np.float16) == other.astype(np.float16)
+    return tie
+
+
+def _warn_of_less_than_others(
+    confidence: npt.NDArray[np.float64], classes: int, column: str | None, where: str
+) -> None:
+    below = (confidence < 1 / classes) & ~_is_tie(confidence, classes)
+    if below.any():
+        warnings.warn(
+            f"{where}: in {below.sum()} of {len(below)} rows {column!r} is below 1/{classes}, so "
+            "that other classes are more probable than the label; is it the probability of the "
+            "label, and not that of one class throughout?",
+            NoisyTeacherWarning,
+            stacklevel=5,
+        )
+
+
+def _found_classes(names: Sequence[str], column: str, where: str) -> tuple[str, ...]:
+    found = set(names)
+    if len(found) > max(_MANY_CLASSES, len(names) // 2):
+        raise InputError(
+            f"{where}: the column {column!r} has {len(found)} different labels in {len(names)} "
+            "rows; name the classes, classes= (--classes), or another column, label_column= "
+            "(--label-column)."
+        )
+    if len(found) < 2:
+        raise InputError(
+            f"{where}: all labels in {column!r} are {names[0]!r}; name the other classes too: "
+            "classes= (--classes)."
+        )
+    whole = all(_WHOLE.fullmatch(name) for name in found)
+    return clean_classes(sorted(found, key=lambda name: (int(name) if whole else 0, name)))
+
+
+def _places(
+    names: Sequence[str],
+    known: Sequence[str],
+    classes: ClassAnswers | None,
+    column: str,
+    where: str,
+) -> npt.NDArray[np.int64]:
+    """(n,) the class of each label: its name, a synonym, or a number where all are numbers."""
+    used = list(dict.fromkeys(names))
+    place = {name: i for i, name in enumerate(known)}
+    for i, synonyms in enumerate((classes or {}).values()):
+        for other in synonyms:
+            if place.setdefault(other, i) != i and other not in known:
+                raise InputError(f"{other!r} is a synonym of several classes.")
+    if not any(name in place for name in used):
+        place = places_of(used, known, where)
+    strange = [name for name in used if name not in place]
+    if strange:
+        raise InputError(
+            f"{where}: the labels {first_few(strange)} in {column!r} are not among the classes "
+            f"{first_few(known, 10)}."
+        )
+    return np.array([place[name] for name in names], np.int64)
+
+
+def _find_confidence(
+    table: Any, kept: npt.NDArray[np.bool_], label_column: str
+) -> tuple[str | None, str]:
+    """A column of confidences by its name, and what to tell of those that cannot be ones."""
+    told = ""
+    for name in CONFIDENCE_COLUMNS:
+        if name in table.column_names and name != label_column and _is_number(table[name].type):
+            values = _numbers(table[name])[kept]
+            if _in_range(values).all():
+                return name, told
+            told += f", {name!r} is not read because not all of it lies between 0 and 1"
+            told += _percentages(values)
+    return None, told
+
+
+def _percentages(values: npt.NDArray[np.float64]) -> str:
+    like = ((values >= 0) & (values <= 100)).all()
+    return " (these look like percentages: divide them by 100)" if like else ""
+
+
+def _check_confidence(table: Any, kept: npt.NDArray[np.bool_], column: str, where: str) -> None:
+    kind = table[column].type
+    if not _is_number(kind):
+        raise InputError(f"{where}: the column {column!r} holds {kind}, not numbers.")
+    values = _numbers(table[column])[kept]
+    if empty := int(np.isnan(values).sum()):
+        raise InputError(f"{where}: the column {column!r} has {empty} empty values.")
+    if not _in_range(values).all():
+        raise InputError(
+            f"{where}: confidences lie between 0 and 1, but those in {column!r} go from "
+            f"{values.min():g} to {values.max():g}{_percentages(values)}."
+        )
+
+
+def _in_range(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    return (values >= 0) & (values <= 1)
+
+
+def _numbers(column: Any) -> npt.NDArray[np.float64]:
+    """(n,) with NaN where the column is empty."""
+    return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
+
+
+def _is_number(kind: Any) -> bool:
+    decimal = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(decimal or pa.types.is_integer(kind))
+
+
+def _may_be_labels(kind: Any) -> bool:
+    """Whether an Arrow type is one of labels; decimal numbers are what a regression predicts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    numbers = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return bool(text or numbers or pa.types.is_null(kind))
+
+
+def _is_lists(column: Any) -> bool:
+    """Whether a column holds lists, or looks in its first row like the JSON of some."""
+    if is_list(column.type):
+        return True
+    if not pa.types.is_string(column.type) or not len(column):
+        return False
+    first = column[0].as_py() or ""
+    try:
+        return first.startswith("[") and isinstance(orjson.loads(first), list)
+    except orjson.JSONDecodeError:
+        return False
