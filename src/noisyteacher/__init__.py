@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Imported when first asked for: torch and scikit-learn take seconds, and `noisyteacher --help`
-# or a program that only reads labels need neither.
+# needs neither.
 _HOMES = {
     "SLaMClassifier": "integrations.sklearn",
     "SLaMLoss": "losses",

@@ -169,12 +169,8 @@ def _over_vanilla(line: Line, found: Sequence[Line]) -> str:
         if (other.recipe, other.epochs, other.gold_repeat) == alike and (
             ahead := lead(line, other)
         ):
-            return f"{ahead.mean:+.2f}{_deviation(ahead)} ({ahead.n})"
+            return f"{'+' if ahead.mean >= 0 else ''}{ahead} ({ahead.n})"
     return ""
-
-
-def _deviation(value: Cell) -> str:
-    return "" if value.std is None else f" ± {value.std:.2f}"
 
 
 def _measured_text(line: Line | None, accuracy: str, found: Sequence[Line]) -> str:

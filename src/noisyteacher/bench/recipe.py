@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from noisyteacher.errors import InputError
-from noisyteacher.methods import EMBEDDINGS, PRETRAINED, VIEW_STATISTICS, Method
+from noisyteacher.methods import PRETRAINED, Method
+from noisyteacher.methods.base import EXTRAS
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import Adam, TrainConfig, ValRole
 
@@ -82,28 +83,22 @@ class Recipe:
             raise InputError(f"trials must be at least 1, not {self.trials}.")
         if not self.labeled or not self.methods:
             raise InputError(f"The recipe {self.name!r} has no labelled size or no method.")
-        self._refuse(
+        _refuse(
             [] if self.pretraining else self.all_methods,
-            {PRETRAINED},
+            frozenset({PRETRAINED}),
             f"a student pre-trained on A, and the recipe {self.name!r} has no pre-training",
         )
         for arm in self.arms:
-            self._refuse(
+            _refuse(
                 [] if arm.pretrained else arm.methods or self.methods,
-                {PRETRAINED},
+                frozenset({PRETRAINED}),
                 f"a student pre-trained on A, and the arm {arm.name!r} has none",
             )
-        self._refuse(
+        _refuse(
             self.second.methods if self.second else [],
-            {EMBEDDINGS, VIEW_STATISTICS},
+            EXTRAS,
             "more than labels of a second generation have",
         )
-
-    def _refuse(self, methods: Iterable[Method], needs: set[str], told: str) -> None:
-        """Now, and not when the students before it have been trained."""
-        for method in methods:
-            if needs & method.needs:
-                raise InputError(f"{method!r} needs {told}.")
 
     @property
     def all_methods(self) -> tuple[Method, ...]:
@@ -193,3 +188,10 @@ def _with_batch(config: TrainConfig, size: int) -> TrainConfig:
     # Rounded, so that the rate reads in a name and a file as it was meant.
     rate = float(f"{optimizer.lr * factor:.4g}")
     return replace(config, batch_size=size, optimizer=replace(optimizer, lr=rate))
+
+
+def _refuse(methods: Iterable[Method], needs: frozenset[str], told: str) -> None:
+    """Now, and not when the students before it have been trained."""
+    for method in methods:
+        if needs & method.needs:
+            raise InputError(f"{method!r} needs {told}.")

@@ -96,7 +96,7 @@ def _stored_labels(
 ) -> TeacherLabels | None:
     """The teacher's labels of the whole training part, made once with what the methods need."""
     needs = frozenset[str]().union(*(method.needs for method in methods))
-    if not needs & {SOFT_LABELS, EMBEDDINGS, VIEW_STATISTICS}:
+    if not needs & {SOFT_LABELS, *_EXTRAS}:
         return None
     path = run.folder / "labels" / str(labeled)
     have = frozenset(TeacherLabels.open(path).extras) if path.exists() else None

@@ -31,13 +31,12 @@ from noisyteacher.errors import InputError
 from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.machine import hardware
-from noisyteacher.methods import EMBEDDINGS, VIEW_STATISTICS, Method, check_store, parse
+from noisyteacher.methods import Method, check_store, parse
+from noisyteacher.methods.base import EXTRAS
 from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.models.config import to_config
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.device import choose_device
-
-_EXTRAS = {EMBEDDINGS, VIEW_STATISTICS}  # students that label anew have none
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def run_distill(
         if candidate.method is not None:
             # Now, and not after the candidates before it have trained for an hour.
             check_store(candidate.method, task.labels)
-            if settings.generations > 1 and candidate.method.needs & _EXTRAS:
+            if settings.generations > 1 and candidate.method.needs & EXTRAS:
                 raise InputError(
                     f"{candidate.method!r} needs more than labels of a second generation have; "
                     "leave it out, or ask for one generation."

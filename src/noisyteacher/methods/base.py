@@ -25,6 +25,7 @@ from noisyteacher.noise import TeacherNoise
 SOFT_LABELS = "soft labels"
 EMBEDDINGS = "embeddings"
 VIEW_STATISTICS = "view statistics"
+EXTRAS = frozenset({EMBEDDINGS, VIEW_STATISTICS})  # beside the labels; students' labels have none
 PRETRAINED = "student pre-trained on A"
 
 ONCE = 2**31  # more epochs than any run has: ``refresh_every`` of what is settled at the start
