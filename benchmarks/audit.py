@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from measuring import Measurement, peak_gib, report
+from noisyteacher.auditing import audit, read_gold
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.noise.audit import audit, read_gold
 
 CHUNK = 10_000
 

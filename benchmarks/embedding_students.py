@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measuring import this_machine, write_csv
+from noisyteacher.core.files import write_atomic
 from noisyteacher.data import load_dataset
-from noisyteacher.files import write_atomic
 from zero_shot_teacher import SentenceEncoder, packaged_encoder
 
 ROWS, TOKENS, VAL, SELECTION = 12_500, 128, 500, 500

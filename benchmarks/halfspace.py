@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from noisyteacher.core.machine import hardware, versions
 from noisyteacher.halfspace import Ball, NoisyHalfspace, RandomNoise, Slam, simulate
-from noisyteacher.machine import hardware, versions
 
 DIM, MARGIN, NOISE = 30, 0.05, 0.3
 LOOP_EXAMPLES = 20_000

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from noisyteacher.machine import commit, hardware, versions
+from noisyteacher.core.machine import commit, hardware, versions
 
 
 @dataclass(frozen=True)

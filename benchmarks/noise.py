@@ -27,7 +27,7 @@ import torch
 from sklearn.isotonic import IsotonicRegression
 
 from measuring import Measurement, peak_gib, report
-from noisyteacher.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
 

@@ -16,16 +16,16 @@ MODULES = (
     "noisyteacher.labels",
     "noisyteacher.labels.importers",
     "noisyteacher.noise",
-    "noisyteacher.noise.audit",
+    "noisyteacher.auditing",
     "noisyteacher.losses",
     "noisyteacher.methods",
     "noisyteacher.models",
     "noisyteacher.data",
     "noisyteacher.train",
-    "noisyteacher.distill",
+    "noisyteacher.pipeline",
     "noisyteacher.bench",
     "noisyteacher.report",
-    "noisyteacher.errors",
+    "noisyteacher.core.errors",
 )
 HEAD = """# API
 

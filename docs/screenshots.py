@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import Image
 
-from noisyteacher.files import write_atomic
+from noisyteacher.core.files import write_atomic
 from noisyteacher.report import write_run_page
 
 QUIET = (

@@ -11,4 +11,4 @@ torch.set_num_threads(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     # Not in pyproject.toml: there it would import the package before jaxtyping's hook is in place.
-    config.addinivalue_line("filterwarnings", "error::noisyteacher.errors.NoisyTeacherWarning")
+    config.addinivalue_line("filterwarnings", "error::noisyteacher.core.errors.NoisyTeacherWarning")

@@ -26,15 +26,16 @@ def test_every_public_name_is_there() -> None:
 
 def test_distill_is_the_function_whatever_was_imported_before() -> None:
     told = run(
-        "import noisyteacher.distill.files, noisyteacher as nt; from noisyteacher import distill; "
-        "print(callable(nt.distill), nt.distill is distill)"
+        "import noisyteacher.pipeline.files, noisyteacher.auditing, noisyteacher as nt; "
+        "from noisyteacher import distill; "
+        "print(callable(nt.distill), nt.distill is distill, callable(nt.audit))"
     )
-    assert told == "True True"
+    assert told == "True True True"
 
 
 def test_rooms_are_there_whatever_was_imported_before() -> None:
-    told = run("import noisyteacher as nt; print(nt.errors.InputError, nt.integrations.__name__)")
-    assert told == "<class 'noisyteacher.errors.InputError'> noisyteacher.integrations"
+    told = run("import noisyteacher as nt; print(nt.InputError, nt.integrations.__name__)")
+    assert told == "<class 'noisyteacher.core.errors.InputError'> noisyteacher.integrations"
 
 
 def test_unknown_names_are_refused() -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisyteacher import losses, methods
-    from noisyteacher.distill import distill, load_student
+    from noisyteacher.auditing import audit
+    from noisyteacher.core.errors import InputError, NoisyTeacherWarning
     from noisyteacher.integrations.sklearn import SLaMClassifier
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.losses import SLaMLoss, mix, top_mask
     from noisyteacher.noise import TeacherNoise, Trust
-    from noisyteacher.noise.audit import audit
+    from noisyteacher.pipeline import distill, load_student
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "InputError",
+    "NoisyTeacherWarning",
     "SLaMClassifier",
     "SLaMLoss",
     "TeacherLabels",
@@ -37,20 +38,22 @@ __all__ = [
 # Imported when first asked for: torch and scikit-learn take seconds, and `noisyteacher --help`
 # needs neither.
 _HOMES = {
+    "InputError": "core.errors",
+    "NoisyTeacherWarning": "core.errors",
     "SLaMClassifier": "integrations.sklearn",
     "SLaMLoss": "losses",
     "TeacherLabels": "labels",
     "TeacherNoise": "noise",
     "Trust": "noise",
-    "audit": "noise.audit",
-    "load_student": "distill",
+    "audit": "auditing",
+    "distill": "pipeline",
+    "load_student": "pipeline",
     "mix": "losses",
     "top_mask": "losses",
 }
-_ROOMS = (
+_PACKAGES = (
     "bench",
     "data",
-    "errors",
     "halfspace",
     "integrations",
     "labels",
@@ -58,34 +61,22 @@ _ROOMS = (
     "methods",
     "models",
     "noise",
+    "pipeline",
     "report",
     "train",
 )
 
 
-class _Package(ModuleType):
-    """Names of the package, each imported from its home; ``distill`` is a function *and* a home."""
-
-    @property
-    def distill(self) -> Any:
-        return import_module("noisyteacher.distill").distill
-
-    @distill.setter
-    def distill(self, module: ModuleType) -> None:
-        """Importing the subpackage would bind its name here; the function keeps it."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _HOMES:
-            value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        elif name in _ROOMS:
-            value = import_module(f"{__name__}.{name}")
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        setattr(self, name, value)
-        return value
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _PACKAGES:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted(__all__)

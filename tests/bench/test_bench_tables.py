@@ -20,7 +20,7 @@ from noisyteacher.bench.paper import paper_figures, paper_methods
 from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
 from noisyteacher.bench.publish import figures_of, publish, tables_of
 from noisyteacher.bench.tables import HEADER, cells, in_reading_order, lines
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.methods import parse
 
 

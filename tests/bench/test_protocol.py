@@ -15,7 +15,7 @@ from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.bench.run import RunOptions, open_run
 from noisyteacher.bench.smoke import smoke
 from noisyteacher.bench.students import PlannedStudent, cohorts, first_students
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import VID, Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.train import Adam, Job, engine

@@ -18,7 +18,7 @@ from noisyteacher.bench.recipes import RECIPES, find_recipe
 from noisyteacher.bench.smoke import smoke
 from noisyteacher.bench.students import first_students
 from noisyteacher.bench.tables import lines
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.methods import SLaM, Vanilla
 from noisyteacher.models import BagLinear, MobileNet, ResNetCifar, TextEncoder
 

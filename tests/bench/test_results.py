@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from bench_rows import row
 
-from noisyteacher import machine
 from noisyteacher.bench import append_row, merge, read_rows
 from noisyteacher.bench.publish import read_files
-from noisyteacher.errors import InputError
-from noisyteacher.machine import commit
+from noisyteacher.core import machine
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.machine import commit
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:

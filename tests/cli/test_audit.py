@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from noisyteacher.cli.audit import EPILOG, audit
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.labels import TeacherLabels
 
 NAMES = ("neg", "pos")

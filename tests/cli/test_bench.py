@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from noisyteacher.bench import read_rows
 from noisyteacher.cli.bench import EPILOG
 from noisyteacher.cli.bench import bench as verb
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 DIGITS = ["digits", "--smoke", "--device", "cpu", "--methods", "GoldOnly();SLaM()"]
 

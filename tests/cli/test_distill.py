@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from noisyteacher.bench.results import read_rows
 from noisyteacher.cli.distill import EPILOG, distill
-from noisyteacher.distill import load_student
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
+from noisyteacher.pipeline import load_student
 from user_files import (
     digits,
     write_digit_folders,

@@ -14,11 +14,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from noisyteacher.cli.export import EPILOG, export
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf, Tokens
-from noisyteacher.distill import Student, save_student
-from noisyteacher.distill.inputs import RawInputs, fit_format, rgb_images
-from noisyteacher.errors import InputError
 from noisyteacher.models import MLP, BagLinear, BagMLP, ModelSpec, ResNetCifar, TextEncoder
+from noisyteacher.pipeline import Student, save_student
+from noisyteacher.pipeline.inputs import RawInputs, fit_format, rgb_images
 from tiny_encoder import save_classifier
 from user_files import digits, reviews
 
@@ -61,7 +61,7 @@ def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
 def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
     pytest.importorskip("onnxscript", reason="the extra [onnx] is not installed")
-    from noisyteacher.distill.export import onnx_inputs
+    from noisyteacher.pipeline.export import onnx_inputs
 
     student, inputs = student_of(kind, tmp_path / "encoder")
     save_student(tmp_path / "s", student)

@@ -21,7 +21,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from noisyteacher.cli.import_labels import EPILOG, import_labels
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 
 ROOT = Path(__file__).parents[2]

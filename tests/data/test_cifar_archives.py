@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import load_dataset
 from noisyteacher.data.readers.cifar import load_batch
-from noisyteacher.errors import InputError
 
 
 def batch(rows: int, seed: int, labels: str = "labels") -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.data import load_dataset
-from noisyteacher.errors import NoisyTeacherWarning
 
 
 def test_strings_beside_texts_are_left_out_with_a_word(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ import pytest
 import torch
 from sample_images import encoded
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import cache as cache_module
 from noisyteacher.data import load_dataset, to_tensors
 from noisyteacher.data.progress import track
-from noisyteacher.errors import InputError
 
 
 def write_parquet(path: Path, pictures: np.ndarray) -> None:

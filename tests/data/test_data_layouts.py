@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 from sample_images import encoded
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import load_dataset
-from noisyteacher.errors import InputError, NoisyTeacherWarning
 
 # -- class folders -------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from sample_images import encoded
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import load_dataset
-from noisyteacher.errors import InputError
 
 CLASS_NAMES = ["cat", "dog", "owl"]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.data import Split, split, split_by_ids
-from noisyteacher.errors import InputError, MissingIdsError
 
 
 @settings(max_examples=60, deadline=None)

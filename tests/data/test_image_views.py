@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import ImageViews, ResizedCropViews, StrongImage, crop_resize_view
-from noisyteacher.errors import InputError
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.1)
 STILL = StrongImage(

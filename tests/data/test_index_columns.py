@@ -9,8 +9,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.data import load_dataset
-from noisyteacher.errors import NoisyTeacherWarning
 
 COLUMNS = {"size": [0.5, 0.25, 0.75, 0.0], "label": ["a", "a", "b", "b"]}
 

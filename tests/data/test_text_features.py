@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import (
     BagViews,
     Dataset,
@@ -26,7 +27,6 @@ from noisyteacher.data import (
     to_tensors,
 )
 from noisyteacher.data.text import Featurizer, padded_bags
-from noisyteacher.errors import InputError, NoisyTeacherWarning
 
 TEXTS = ["good good film", "bad film", "good plot bad end", "a b c"]
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import BagViews, EncoderViews, TableViews
-from noisyteacher.errors import InputError
 
 
 def seeded(seed: int = 0) -> torch.Generator:

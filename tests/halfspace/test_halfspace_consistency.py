@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.consistency import SupportPoint, check_consistency, row_loss
 
 

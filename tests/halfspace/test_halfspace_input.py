@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace import (
     Backward,
     Ball,

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from noisyteacher.cli.halfspace import EPILOG, halfspace
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.measure import Reached, fit_exponent, steps_to_error
 from noisyteacher.halfspace.study import Cell, load_rows, run_study, smoke_study
 from noisyteacher.halfspace.summary import exponents, interval

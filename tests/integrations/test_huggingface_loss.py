@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from small_teacher import CLASSES, small_problem
 from torch.nn import functional as F
 
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.integrations.huggingface import TrainerLoss
 from noisyteacher.integrations.torch_data import TeacherColumns, teacher_loss
 from noisyteacher.losses import SLaMLoss

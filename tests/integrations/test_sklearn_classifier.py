@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from small_teacher import CLASSES, FEATURES, small_problem
 from torch import nn
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.integrations.sklearn import SLaMClassifier
 from noisyteacher.methods import ConfidentPruning, SLaM, Vanilla, Weighted
 from noisyteacher.models import MLP

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_teacher import CLASSES, small_problem
 from torch.utils.data import DataLoader, StackDataset
 
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.integrations.torch_data import JoinTeacher, TeacherColumns, teacher_loss
 from noisyteacher.losses import SLaMLoss
 

@@ -13,7 +13,7 @@ import sys
 import pytest
 from label_helpers import assert_identical, random_probs
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels, store
 
 OLD = TeacherLabels.from_probs(range(10), random_probs(10, 5, seed=1), teacher="old")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from label_helpers import random_probs
 
-from noisyteacher.errors import InputError, MissingIdsError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 
 GOOD = [[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.losses import (
     GCE,
     CrossEntropy,

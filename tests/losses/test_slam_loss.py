@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.losses import (
     CrossEntropy,
     Poly1,

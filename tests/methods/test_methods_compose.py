@@ -11,7 +11,7 @@ from method_lists import COMPOSED, PLAIN, WRAPPERS
 from method_problems import DONE, LinearStudent, make_rows, tiny, whole_batch
 from torch.nn import functional as F
 
-from noisyteacher.errors import InputError, MissingIdsError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import Poly1
 from noisyteacher.methods import (

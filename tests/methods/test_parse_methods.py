@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from method_lists import COMPOSED
 
 from noisyteacher import losses
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.methods import (
     ALL_METHODS,
     GCE,

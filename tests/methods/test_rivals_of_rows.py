@@ -10,7 +10,7 @@ import torch
 from method_problems import DONE, Problem, make_rows, tiny, train_linear, whole_batch
 from test_planted_noise import said, two_classes
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
     GCE,

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import ResNetCifar, conv, fused_conv
 from noisyteacher.models.conv import Conv3x3, conv3x3
 from noisyteacher.models.fused_conv import Plan, conv3x3_narrow, suits

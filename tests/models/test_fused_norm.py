@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import fused_norm
 from noisyteacher.models.fused_norm import Plan, batch_norm_act
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import MobileNet, ResNetCifar, ResNetImageNet
 from noisyteacher.models.conv import TrailingPadConv2d
 

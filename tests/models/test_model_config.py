@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisyteacher import models
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import (
     MLP,
     BagLinear,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import MobileNet, NormAct, ResNetCifar, norm, synchronise
 
 ACTIVATIONS = {"relu": F.relu, "relu6": F.relu6, "none": lambda y: y}

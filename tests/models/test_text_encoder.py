@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.models import TextEncoder, from_config, to_config
 
 pytest.importorskip("transformers")

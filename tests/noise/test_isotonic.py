@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.noise import StepIsotonic, fit_step_isotonic, step_value
 
 X = np.array([0.05, 0.10, 0.10, 0.30, 0.40, 0.55, 0.80, 0.95])

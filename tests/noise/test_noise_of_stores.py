@@ -5,7 +5,7 @@ import planted_teachers as planted
 import pytest
 import reference_noise as reference
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise import rows as rows_module

@@ -4,7 +4,7 @@ import numpy as np
 import planted_teachers as planted
 import pytest
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
 

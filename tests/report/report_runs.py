@@ -10,9 +10,9 @@ import numpy as np
 import orjson
 from scipy.special import softmax
 
+from noisyteacher.auditing import audit
 from noisyteacher.bench import Row
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.noise.audit import audit
 from noisyteacher.report import tell_story
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
 

@@ -13,9 +13,8 @@ from noisyteacher.bench import Row, run_recipe
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.bench.smoke import smoke
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import load_dataset, split
-from noisyteacher.distill import DistillSettings, gather, run_distill
-from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
     VID,
@@ -27,6 +26,7 @@ from noisyteacher.methods import (
     Vanilla,
 )
 from noisyteacher.models import MLP
+from noisyteacher.pipeline import DistillSettings, gather, run_distill
 from noisyteacher.report import collect_distilled, collect_run
 from noisyteacher.report.comparison import read_comparison
 from noisyteacher.report.source import read_source

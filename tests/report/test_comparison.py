@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from report_runs import make_comparison
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.report.comparison import (
     count_confusions,
     find_examples,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.report import render_page, run_page, tell_story, write_run_page
 from noisyteacher.report.comparison import Comparison, find_examples
 from noisyteacher.report.source import read_source

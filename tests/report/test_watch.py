@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.cli.report import report
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.report.run_page import has_extra
 from noisyteacher.report.watch import PageServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.train.device import choose_device
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from toy import Everything, Net, NoisyViews, PlainCE, TurnsNaN, make_toy, small
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.train import (
     SGD,
     Adam,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from toy import Net, PlainCE, make_toy, small
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import ImageViews
-from noisyteacher.errors import InputError
 from noisyteacher.models import ResNetCifar
 from noisyteacher.train import train
 from noisyteacher.train.predict import label

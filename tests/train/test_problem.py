@@ -7,8 +7,8 @@ import pytest
 import torch
 from toy import NoisyViews
 
+from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.data import Split
-from noisyteacher.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.models import Linear

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from toy import Net, NoisyViews, PlainCE, make_toy, small
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.train import train
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from toy import PlainCE, make_toy, small
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.train import train
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from toy import PlainCE, make_toy, small
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.methods import Calibrated, SLaM, TaylorCE
 from noisyteacher.train import TrainData
 from noisyteacher.train.tune import expand, tune

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from noisyteacher.files import write_atomic
+from noisyteacher.core.files import write_atomic
 from noisyteacher.methods.weighted import default_neighbours
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.confidence import confidence

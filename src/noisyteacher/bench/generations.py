@@ -8,11 +8,11 @@ from noisyteacher.bench.recipe import Generation
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.bench.students import trial_seed
 from noisyteacher.bench.teacher import Start, refuse_failed
+from noisyteacher.core.files import slug
 from noisyteacher.data import Split
-from noisyteacher.distill.generations import first_jobs, said_together
-from noisyteacher.files import slug
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS
+from noisyteacher.pipeline.generations import first_jobs, said_together
 from noisyteacher.train import Job, Problem
 
 

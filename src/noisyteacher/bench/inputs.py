@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from noisyteacher.bench.recipe import Recipe
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Dataset, Featurizer, ResizedCropViews, Tfidf, Tokens, to_tensors
-from noisyteacher.errors import InputError
 from noisyteacher.models import BagLinear, BagMLP, ModelSpec, TextEncoder
 from noisyteacher.train import TrainData
 

@@ -17,10 +17,10 @@ from sklearn.metrics import f1_score
 from noisyteacher.bench.results import Row, append_row, read_rows
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.bench.students import trial_seed
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
-from noisyteacher.distill.floor import STRENGTHS
-from noisyteacher.errors import InputError
-from noisyteacher.machine import hardware
+from noisyteacher.pipeline.floor import STRENGTHS
 from noisyteacher.train import EpochRecord, Inputs, TrainData
 
 NAME = "LogisticRegression()"

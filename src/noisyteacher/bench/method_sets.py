@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.methods import (
     DKD,
     GCE,

@@ -6,7 +6,7 @@ import ast
 from dataclasses import fields
 from typing import Any
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import ModelSpec, from_config
 from noisyteacher.models.config import SPECS
 

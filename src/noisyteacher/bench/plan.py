@@ -17,8 +17,8 @@ from noisyteacher.bench.students import (
     missing_students,
     second_students,
 )
+from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
-from noisyteacher.machine import hardware
 from noisyteacher.methods import GoldOnly
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import TrainConfig, TrainData, train

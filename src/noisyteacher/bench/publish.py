@@ -20,8 +20,8 @@ from noisyteacher.bench.layout import Table
 from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
 from noisyteacher.bench.results import Row, merge, read_rows
 from noisyteacher.bench.tables import Line, in_reading_order, lines
-from noisyteacher.errors import InputError
-from noisyteacher.files import plain_name, write_atomic
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import plain_name, write_atomic
 
 
 def read_files(paths: Sequence[str | Path]) -> list[Row]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import orjson
 
-from noisyteacher.distill.results_row import Row, append_row, named_method
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
+from noisyteacher.runs.row import Row, append_row, named_method
 
 __all__ = ["Row", "append_row", "merge", "named_method", "read_rows"]
 

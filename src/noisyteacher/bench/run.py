@@ -19,10 +19,10 @@ from torch import Tensor
 from noisyteacher.bench.inputs import read_alike, train_data
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, read_rows
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Dataset, Split, load_dataset, split
 from noisyteacher.data.dataset import take_rows
-from noisyteacher.errors import InputError, first_few
-from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train

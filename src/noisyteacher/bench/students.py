@@ -11,9 +11,9 @@ import torch
 
 from noisyteacher.bench.recipe import Arm, Recipe
 from noisyteacher.bench.results import Row
-from noisyteacher.files import slug
+from noisyteacher.core.files import slug
+from noisyteacher.core.machine import hardware
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.machine import hardware
 from noisyteacher.methods import SOFT_LABELS, Method
 from noisyteacher.train import Job, Problem, Trained
 from noisyteacher.train.checkpoint import checkpoint_path, read_history

@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from noisyteacher.bench.run import BenchRun
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Split
-from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, SOFT_LABELS, VIEW_STATISTICS, GoldOnly, Method
 from noisyteacher.train import Job, TrainConfig, TrainData, Trained

@@ -20,7 +20,7 @@ from noisyteacher.cli import (
     report,
 )
 from noisyteacher.cli.console import warnings_as_lines
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 app = typer.Typer(
     name="noisyteacher",

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisyteacher.cli.options import IdColumn, LabelColumn, TextColumn
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from noisyteacher.auditing import Gold
     from noisyteacher.data import Dataset
-    from noisyteacher.distill import FileOptions
     from noisyteacher.labels import TeacherLabels
-    from noisyteacher.noise.audit import Gold
+    from noisyteacher.pipeline import FileOptions
 
 EPILOG = """
 **Example:** `noisyteacher audit labels --gold gold.csv`
@@ -83,11 +83,11 @@ def audit(
     import orjson
     from rich.console import Console
 
+    from noisyteacher.auditing import audit as run_audit
+    from noisyteacher.auditing import read_gold
     from noisyteacher.cli.console import warnings_as_lines
-    from noisyteacher.distill import FileOptions
     from noisyteacher.labels import TeacherLabels
-    from noisyteacher.noise.audit import audit as run_audit
-    from noisyteacher.noise.audit import read_gold
+    from noisyteacher.pipeline import FileOptions
 
     if embeddings and inputs is not None:
         raise InputError("--inputs and --embeddings exclude each other.")
@@ -141,7 +141,7 @@ def _probe_inputs(
 def _load(place: str, options: FileOptions) -> Dataset:
     """A file as `distill` reads it; a folder, or a name in the data folder, as `bench` does."""
     from noisyteacher.data import load_dataset
-    from noisyteacher.distill import read_examples
+    from noisyteacher.pipeline import read_examples
 
     if Path(place).is_file():
         return read_examples(place, options, labelled=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisyteacher.cli.options import Device
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
     from noisyteacher.bench import Recipe

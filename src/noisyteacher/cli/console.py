@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from noisyteacher.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning
 
 
 def wide_console() -> Console:

@@ -11,8 +11,8 @@ from noisyteacher.cli.console import warnings_as_lines
 from noisyteacher.cli.options import Device, IdColumn, ImageSize, LabelColumn, TextColumn
 
 if TYPE_CHECKING:
-    from noisyteacher.distill import Distilled
-    from noisyteacher.distill.task import Task
+    from noisyteacher.pipeline import Distilled
+    from noisyteacher.pipeline.task import Task
 
 EPILOG = """
 **Example:** `noisyteacher distill --gold gold.csv --pool pool.csv --labels labels --out runs/mine`
@@ -107,9 +107,9 @@ def distill(
     is kept and the reasons are said. V and S are split off the gold examples unless given. Started
     again with the same files, the run goes on where it was.
     """
-    from noisyteacher.distill import DistillSettings, FileOptions, gather, run_distill
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.methods import parse
+    from noisyteacher.pipeline import DistillSettings, FileOptions, gather, run_distill
 
     say = _quiet if json else _say
     settings = DistillSettings(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onnx`"
 
@@ -26,8 +26,8 @@ def export(
     """
     import orjson
 
-    from noisyteacher.distill import load_student
-    from noisyteacher.distill.export import export_onnx, input_names
+    from noisyteacher.pipeline import load_student
+    from noisyteacher.pipeline.export import export_onnx, input_names
 
     if onnx.exists() and not overwrite:
         raise InputError(f"{onnx} exists already; --overwrite would replace it.")

@@ -13,8 +13,8 @@ import typer
 from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
 
 if TYPE_CHECKING:
-    from noisyteacher.distill.bulk import Progress
     from noisyteacher.labels import TeacherLabels
+    from noisyteacher.pipeline.bulk import Progress
 
 EPILOG = """
 **Example:** `noisyteacher label runs/mine/student pool.csv --out labels --csv predictions.csv`
@@ -94,10 +94,10 @@ def label(
     """
     import orjson
 
-    from noisyteacher.distill.bulk import label_files
-    from noisyteacher.distill.files import FileOptions, read_examples
-    from noisyteacher.distill.teachers import open_teacher
     from noisyteacher.labels.importers import parse_classes
+    from noisyteacher.pipeline.bulk import label_files
+    from noisyteacher.pipeline.files import FileOptions, read_examples
+    from noisyteacher.pipeline.teachers import open_teacher
     from noisyteacher.train.device import choose_device
 
     teacher = open_teacher(
@@ -149,7 +149,7 @@ def _write_csv(labels: TeacherLabels, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.csv as pa_csv
 
-    from noisyteacher.files import write_atomic
+    from noisyteacher.core.files import write_atomic
 
     said = {
         "id": labels.ids,

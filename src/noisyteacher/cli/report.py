@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 EPILOG = "**Examples:** `noisyteacher report runs/demo` · `noisyteacher report runs/demo --watch`"
 

@@ -20,13 +20,13 @@ from typing import BinaryIO
 import numpy as np
 import orjson
 
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.decode import decoded
 from noisyteacher.data.progress import track
 from noisyteacher.data.source import Found, Part, ReadOptions, Source
 from noisyteacher.data.statistics import ChannelHistogram
-from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
 
 if sys.platform != "win32":
     import fcntl

@@ -11,9 +11,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data.classes import class_numbers
 from noisyteacher.data.source import Part, ReadOptions, Source, no_rows, row_ids
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from noisyteacher.errors import InputError, MissingIdsError, first_few
+from noisyteacher.core.errors import InputError, MissingIdsError, first_few
 
 Kind = Literal["image", "text", "table"]
 

@@ -14,8 +14,8 @@ from itertools import chain, islice
 import numpy as np
 from PIL import Image
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data.source import EncodedImages
-from noisyteacher.errors import InputError, NoisyTeacherWarning
 
 DEFAULT_SIDE = 256  # for photographs of many sizes: the usual store for 224×224 crops
 # For small images of many sizes, what students of small images are made for. It is one side for

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.strong_images import StrongImage
 from noisyteacher.data.views import DeviceConstants, require_share, uniform
-from noisyteacher.errors import InputError
 
 
 @dataclass(frozen=True)

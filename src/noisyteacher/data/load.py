@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.readers import celeba, cifar, csv, digits, folders, imdb, npz, parquet
 from noisyteacher.data.source import EncodedImages, Found, ReadOptions, Source
 from noisyteacher.data.statistics import feature_statistics
-from noisyteacher.errors import InputError, first_few
 
 BUNDLED = "digits"
 

@@ -13,8 +13,8 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.dataset import positions_of
-from noisyteacher.errors import InputError, first_few
 
 _GOLD_STREAM, _TRIAL_STREAM = 0, 1
 

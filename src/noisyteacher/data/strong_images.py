@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.views import DeviceConstants
-from noisyteacher.errors import InputError
 
 
 @dataclass(frozen=True)

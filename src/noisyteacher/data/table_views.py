@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Generator, Tensor
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.views import DeviceConstants, require_share
-from noisyteacher.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from torch import Tensor
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.files import write_atomic
 from noisyteacher.data.text_views import BagViews, EncoderViews
-from noisyteacher.errors import InputError, NoisyTeacherWarning
-from noisyteacher.files import write_atomic
 
 
 class Featurizer(Protocol):

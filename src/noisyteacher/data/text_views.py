@@ -8,8 +8,8 @@ from math import sqrt
 import torch
 from torch import Generator, Tensor
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.views import require_share
-from noisyteacher.errors import InputError
 
 Pair = tuple[Tensor, Tensor]
 

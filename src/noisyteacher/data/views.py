@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 
 class Views(Protocol):

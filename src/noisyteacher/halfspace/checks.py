@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 # Float32 rounding of a point on the unit sphere or exactly at the margin.
 ROUNDING = 1e-5

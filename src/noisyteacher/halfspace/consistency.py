@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.losses import check_normalize, mix
 
 _SAME_LOSS = 1e-7  # two minima are one if their losses differ by less

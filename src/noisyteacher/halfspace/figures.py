@@ -19,7 +19,7 @@ from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
 from noisyteacher.bench.figures import bare_axes
-from noisyteacher.files import write_atomic
+from noisyteacher.core.files import write_atomic
 from noisyteacher.halfspace.gradient import expected_slam_slope, mix, slam_loss
 from noisyteacher.halfspace.noise_models import RandomNoise
 from noisyteacher.halfspace.shapes import Ball, long_servedio

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 _BOOTSTRAP = 200
 

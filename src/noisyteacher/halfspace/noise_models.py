@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.checks import check_alpha, check_noise
 
 PointFunction = Callable[[Tensor], Tensor]

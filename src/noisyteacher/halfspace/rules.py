@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.checks import check_count, check_margin
 
 

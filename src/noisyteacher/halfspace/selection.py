@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.checks import check_alpha, check_count, check_fraction
 
 _WORKING_FLOATS = 2**22  # margins held at once

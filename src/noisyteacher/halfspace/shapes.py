@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.checks import (
     as_float32,
     check_dim,

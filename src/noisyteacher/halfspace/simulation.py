@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.checks import check_count
 from noisyteacher.halfspace.learner import HalfspaceLearner
 from noisyteacher.halfspace.rules import Rule

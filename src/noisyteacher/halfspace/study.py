@@ -19,8 +19,9 @@ import numpy as np
 import orjson
 import torch
 
-from noisyteacher.errors import InputError
-from noisyteacher.files import append_line, write_atomic
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import append_line, write_atomic
+from noisyteacher.core.machine import commit, hardware, versions
 from noisyteacher.halfspace.checks import check_count, check_fraction, check_margin, check_noise
 from noisyteacher.halfspace.measure import steps_to_error
 from noisyteacher.halfspace.noise_models import RandomNoise
@@ -29,7 +30,6 @@ from noisyteacher.halfspace.selection import holdout_size
 from noisyteacher.halfspace.shapes import Ball, Gaussian, NearMargin, Shape, Sphere
 from noisyteacher.halfspace.simulation import simulate
 from noisyteacher.halfspace.stream import NoisyHalfspace
-from noisyteacher.machine import commit, hardware, versions
 
 SHAPES = ("near-margin", "ball", "sphere", "gaussian")
 Row = dict[str, Any]

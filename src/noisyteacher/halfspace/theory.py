@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.checks import check_fraction, check_margin
 
 # E‖w‖² ≤ NORM_GROWTH · T for Algorithm 3 (second claim): 1 from the steps, 2/e from their drift.

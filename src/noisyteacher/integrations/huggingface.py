@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.integrations.torch_data import TeacherColumns, take, teacher_loss
 from noisyteacher.labels.ids import IdsLike
 from noisyteacher.losses import BaseFunction, SLaMLoss

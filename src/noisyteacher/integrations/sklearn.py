@@ -16,9 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import nn
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
 from noisyteacher.models import BagLinear, Linear

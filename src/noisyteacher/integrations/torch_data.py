@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.losses import SLaMLoss

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Sequence
 
-from noisyteacher.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels.text_ids import WHOLE_NUMBER
 
 UNKNOWN = "-1"  # a label that is not known, as numbers have it

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from noisyteacher.errors import InputError, MissingIdsError, first_few
+from noisyteacher.core.errors import InputError, MissingIdsError, first_few
 
 IdsLike = Iterable[str] | Iterable[int] | npt.NDArray[Any] | Tensor
 

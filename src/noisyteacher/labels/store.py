@@ -25,8 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from noisyteacher.errors import InputError, first_few
-from noisyteacher.files import write_atomic
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.files import write_atomic
 from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import store
 from noisyteacher.labels.blocks import blocks_of_logits, blocks_of_probs, compress_topk
 from noisyteacher.labels.checks import (

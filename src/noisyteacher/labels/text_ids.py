@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 
 # Without a sign and without leading zeros, and small enough for 64 bits.
 WHOLE_NUMBER = r"^(0|[1-9][0-9]{0,17})$"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 AnyArray: TypeAlias = np.ndarray | Tensor
 PerRow: TypeAlias = float | int | np.generic | np.ndarray | Tensor  # a number, or shape (n,)

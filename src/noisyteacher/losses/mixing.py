@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.losses.door import (
     AnyArray,
     Array,

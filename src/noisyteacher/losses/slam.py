@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.losses.base import BaseFunction, BaseLoss, apply_base, resolve_base
 from noisyteacher.losses.door import (
     ROUNDING,

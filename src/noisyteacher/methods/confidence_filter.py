@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from noisyteacher.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Columns, Grid, Rows
 from noisyteacher.methods.targets import TargetMethod, given, keep_rows, pool_labels

@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.losses import BaseLoss, CrossEntropy, Poly1
 from noisyteacher.methods.base import Method
 from noisyteacher.methods.calibrated import Calibrated

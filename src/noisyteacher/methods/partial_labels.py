@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Columns, Grid, Rows, one_hot
 from noisyteacher.methods.targets import TargetMethod, all_rows

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import (
     BaseLoss,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from noisyteacher.files import write_atomic
+from noisyteacher.core.files import write_atomic
 from noisyteacher.methods.base import Grid, Method
 from noisyteacher.methods.parse import ALL_METHODS
 from noisyteacher.methods.wrapper import Wrapper

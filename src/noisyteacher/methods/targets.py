@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import BaseLoss, CrossEntropy, sparse_slam_loss, vanilla_loss
 from noisyteacher.methods.base import Batch, Columns, Method, Output, Rows, one_hot

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Batch, Columns, Grid, Method, Output, Rows
 from noisyteacher.methods.targets import TargetMethod, dense_labels, given

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisyteacher.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import negative_cross_entropy_from_log, selected_binary_ce_from_log
 from noisyteacher.methods.base import (

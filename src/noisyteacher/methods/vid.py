@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import vid_nll, vid_rho
 from noisyteacher.methods.base import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import Batch, Columns, Method, Output, Rows, StudentModel
 from noisyteacher.noise import TeacherNoise

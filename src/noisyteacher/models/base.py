@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 
 class Network(nn.Module):

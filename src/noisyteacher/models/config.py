@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.models.base import ModelSpec
 from noisyteacher.models.linear import MLP, BagLinear, BagMLP, Linear
 from noisyteacher.models.mobilenet import MobileNet

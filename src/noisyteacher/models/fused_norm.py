@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 try:
     from noisyteacher.models import fused_norm_kernels as kernels

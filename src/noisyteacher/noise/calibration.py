@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.optimize import brentq, minimize
 from scipy.special import log_softmax, softmax
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 ROWS_FOR_BIAS = 50  # of every class in V, for a bias per class
 SHARPEST, FLATTEST = 0.01, 100.0  # temperatures

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy.optimize import isotonic_regression
 from sklearn.base import BaseEstimator
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 # As static types these are NumPy's ArrayLike and float; checked at run time, those refuse integers.
 ArrayLike: TypeAlias = np.ndarray | Sequence[Any]

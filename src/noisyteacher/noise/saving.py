@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
 from noisyteacher.noise.curves import Curves
 from noisyteacher.noise.cuts import ALWAYS, NEVER
 from noisyteacher.noise.isotonic import StepIsotonic

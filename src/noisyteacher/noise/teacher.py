@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array
 from noisyteacher.noise.confidence import check_metric, covariates_by_size

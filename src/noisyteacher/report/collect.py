@@ -10,19 +10,19 @@ import numpy as np
 import orjson
 import torch
 
+from noisyteacher.auditing import audit
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, named_method
 from noisyteacher.bench.run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.students import PlannedStudent
 from noisyteacher.bench.teacher import make_start
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
-from noisyteacher.distill.outcome import Distilled
-from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Method
-from noisyteacher.noise.audit import audit
+from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
 from noisyteacher.train.checkpoint import checkpoint_path
 from noisyteacher.train.job import gather_rows

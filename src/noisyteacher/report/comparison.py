@@ -12,8 +12,8 @@ import numpy as np
 import orjson
 from PIL import Image
 
-from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
 from noisyteacher.report.page import data_address
 
 FILE = "comparison.json"

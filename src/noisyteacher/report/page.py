@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from noisyteacher.files import write_atomic
+from noisyteacher.core.files import write_atomic
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --dim: #888; }

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from noisyteacher.bench.tables import HEADER, cells
-from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
 from noisyteacher.report.page import write_page
 from noisyteacher.report.source import Source, read_source
 from noisyteacher.report.words import ACCURACIES_IN_WORDS, caption, facts

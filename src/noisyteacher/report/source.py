@@ -11,7 +11,7 @@ import orjson
 
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.bench.tables import Line, lines
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.report.collect import AUDITS, Story, read_story
 from noisyteacher.report.comparison import Comparison, read_comparison
 

@@ -12,7 +12,7 @@ from typing import cast
 import orjson
 
 from noisyteacher.bench.results import Row, read_rows
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.report.collect import AUDITS, STORY
 from noisyteacher.report.comparison import FILE
 from noisyteacher.report.run_page import render_page

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from noisyteacher.errors import InputError
-from noisyteacher.files import write_atomic
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.train.schedule import Schedule, Steps
 
 

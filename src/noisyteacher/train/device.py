@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 
 def choose_device(asked: str | torch.device | None = None) -> torch.device:

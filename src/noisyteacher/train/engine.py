@@ -19,7 +19,7 @@ import torch
 from sklearn.metrics import f1_score
 from torch import Tensor
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import Split, Views
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.base import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Views
-from noisyteacher.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network
 from noisyteacher.train.config import TrainConfig

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Views
-from noisyteacher.errors import InputError
 from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
 from noisyteacher.models import Network, synchronise
 from noisyteacher.train.config import TrainConfig

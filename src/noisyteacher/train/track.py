@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from noisyteacher.errors import InputError
-from noisyteacher.files import append_line
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import append_line
 
 
 class Tracker(Protocol):

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.methods.base import Method
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.engine import Trained, train

@@ -9,7 +9,7 @@ from chat_lines import Place, chat_content
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.importers import with_synonyms
 from noisyteacher.labels.importers.answers import NO_CLASS, SEVERAL_CLASSES, Answers
 from noisyteacher.labels.importers.responses import ChatPositions

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.importers import ImportSettings, import_array, read_ids
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], np.float32)

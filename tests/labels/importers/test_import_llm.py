@@ -12,7 +12,7 @@ from chat_lines import Place, batch_line, chat_body, plain_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.importers import (
     ImportSettings,
     LlmImport,

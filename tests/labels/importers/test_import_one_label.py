@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.importers import (
     ImportSettings,
@@ -195,7 +195,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("content", "options", "problem"), WRONG.values(), ids=WRONG)
-@pytest.mark.filterwarnings("ignore::noisyteacher.errors.NoisyTeacherWarning")
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
 def test_wrong_tables(tmp_path: Path, content: str, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         import_table(csv(tmp_path, content), **options)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels.class_names import is_unknown, places_of
 from noisyteacher.labels.importers import import_table
 from noisyteacher.labels.importers.user_tables import (

@@ -18,7 +18,7 @@ from noisyteacher.bench.recipes.cifar100 import (
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.bench.recipes.imagenet import imagenet, imagenet_losses
 from noisyteacher.bench.recipes.imdb import imdb, imdb_paper_rates, imdb_words
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.models import ModelSpec
 
 # What the command line calls them; each takes another teacher and student.

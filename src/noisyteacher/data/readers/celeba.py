@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.readers.folders import image_files
 from noisyteacher.data.source import Found, Part, ReadOptions, Source
-from noisyteacher.errors import InputError, first_few
 
 _SIDE = 64  # 2.5 GB for 200 000 images
 _TRAIN, _TEST = "0", "2"

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.source import Found, Part, ReadOptions, Source, row_ids
-from noisyteacher.errors import InputError
 
 
 @dataclass(frozen=True)

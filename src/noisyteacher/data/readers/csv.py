@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.columns import source_from_tables
 from noisyteacher.data.readers.parts import PartFiles, by_part
 from noisyteacher.data.source import Found, ReadOptions, Source
-from noisyteacher.errors import InputError
 from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,

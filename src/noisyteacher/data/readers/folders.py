@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.readers.parts import VALIDATION_NAMES
 from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
-from noisyteacher.errors import InputError, first_few
 
 IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif"),

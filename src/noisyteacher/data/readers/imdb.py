@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.source import Found, Part, ReadOptions, Source, no_rows
-from noisyteacher.errors import InputError
 
 CLASSES = ("neg", "pos")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.classes import class_numbers
 from noisyteacher.data.dataset import Kind
 from noisyteacher.data.source import Found, Part, ReadOptions, Source, no_rows, row_ids
-from noisyteacher.errors import InputError, first_few
 
 _KEYS = (
     ("x_train", "y_train", "x_test", "y_test"),

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from noisyteacher.core.errors import InputError
 from noisyteacher.data.columns import (
     IMAGE_COLUMNS,
     id_column,
@@ -26,7 +27,6 @@ from noisyteacher.data.columns import (
 )
 from noisyteacher.data.readers.parts import PartFiles, by_part
 from noisyteacher.data.source import EncodedImages, Found, Part, ReadOptions, Source, no_rows
-from noisyteacher.errors import InputError
 from noisyteacher.labels.importers.user_tables import first_present
 
 _ROWS_AT_ONCE = 256

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 
 VALIDATION_NAMES = ("validation", "valid", "val")
 

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from math import exp
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.importers.classes import ClassAnswers
 
 NO_CLASS = -1

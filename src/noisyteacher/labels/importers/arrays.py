@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.labels.importers.settings import ImportSettings
 from noisyteacher.labels.teacher_labels import TeacherLabels
 

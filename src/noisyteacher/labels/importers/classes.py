@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.checks import clean_classes
 
 # Class name to its answers: the name itself first, then its synonyms.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.labels.ids import clean_ids
 from noisyteacher.labels.importers.lines import line_blocks
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 
 # Larger blocks leave the processor's cache and are slower.
 _BLOCK_BYTES = 1 << 18

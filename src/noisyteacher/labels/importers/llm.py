@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.labels.importers.answers import Answers
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.ids_file import whole_numbers

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels.checks import clean_classes
 from noisyteacher.labels.class_names import places_of
 from noisyteacher.labels.importers.classes import ClassAnswers

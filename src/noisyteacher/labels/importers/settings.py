@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from noisyteacher.errors import InputError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.checks import ArrayLike
 from noisyteacher.labels.ids import IdsLike, clean_ids
 from noisyteacher.labels.importers.ids_file import whole_numbers

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from noisyteacher.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.lines import name_files
 from noisyteacher.labels.importers.one_label import (

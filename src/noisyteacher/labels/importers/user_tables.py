@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from noisyteacher.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.labels.ids import clean_ids
 from noisyteacher.labels.importers.lines import line_blocks
 from noisyteacher.labels.text_ids import with_whole_ids

@@ -1,0 +1,299 @@
+"""What the numbers say, one plain sentence or two each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from noisyteacher.auditing.drift import Comparison
+from noisyteacher.auditing.numbers import Numbers
+from noisyteacher.core.errors import first_few
+
+# A distance or effect below these changes little, however surely it is there.
+FAR, FAR_CLASSES = 0.1, 0.3
+SURE = 0.01
+MISCALIBRATED = 0.03
+_SURE_WIDTHS = 0.66  # half a 99 % interval in widths of a 95 % one: 2.58 / (2 x 1.96)
+CLASSES_DIFFER = 0.03
+NEARLY_PERFECT = 0.97
+FEWEST_ROWS, WIDEST_BAND = 100, 0.3
+NEARLY_ALL = 0.95
+_FEW_ROWS = 50
+MANY_UNREACHABLE = 0.2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the user should know."""
+
+    code: str  # for programs: "overconfident", "leaked", ...
+    warning: bool  # whether it speaks against using the labels, or the audit, as they are
+    text: str
+
+
+def find(numbers: Numbers) -> list[Finding]:
+    """All findings, those about V itself first, because the others rest on V."""
+    return [
+        *_about_ids(numbers),
+        *_about_val(numbers),
+        *_about_calibration(numbers),
+        *_about_classes(numbers),
+        *_about_worth(numbers),
+    ]
+
+
+def _about_ids(numbers: Numbers) -> Iterator[Finding]:
+    leakage = numbers.leakage
+    if leakage.val_in_gold:
+        yield Finding(
+            "val_in_gold",
+            True,
+            f"{len(leakage.val_in_gold)} rows of V are in A too ({first_few(leakage.val_in_gold)}"
+            "): the teacher may have been trained on them. Take them out of V.",
+        )
+    if leakage.val_in_pool:
+        yield Finding(
+            "val_in_pool",
+            True,
+            f"{len(leakage.val_in_pool)} rows of V are in the pool too "
+            f"({first_few(leakage.val_in_pool)}); they were left out of the pool here.",
+        )
+    if leakage.gold_in_pool:
+        yield Finding(
+            "gold_in_pool",
+            True,
+            f"{len(leakage.gold_in_pool)} rows of A are in the pool too "
+            f"({first_few(leakage.gold_in_pool)}); they were left out of the pool here.",
+        )
+
+
+def _about_val(numbers: Numbers) -> Iterator[Finding]:
+    rows, band = numbers.val_rows, numbers.curve.band_width
+    if too_small(numbers):
+        # Resampling a few dozen rows hardly changes the curve, and would tell of a narrow band.
+        known = (
+            f"with {rows} rows nothing can be said of how far the alpha curve is off. A few "
+            "hundred would do."
+            if rows < _FEW_ROWS
+            else f"with {rows} rows the alpha curve is known to within ±{band / 2:.2f} only. About "
+            f"{numbers.curve.rows_to_halve_band} rows would halve that."
+        )
+        yield Finding("small_val", True, f"V is too small: {known}")
+    if all_alike(numbers):
+        yield Finding(
+            "hard_labels",
+            True,
+            "All labels are equally sure, so nothing tells good ones from bad ones: store the "
+            "teacher's probabilities, where it has any.",
+        )
+    if numbers.drift is None:
+        yield Finding(
+            "no_pool",
+            False,
+            "No pool was given, so V stands in for it: whether V is like the pool, and whether "
+            "the teacher has seen V, was not tested.",
+        )
+        return
+    if numbers.leakage.suspected:
+        margin = numbers.drift.margin
+        yield Finding(
+            "leaked",
+            True,
+            f"V looks leaked: the teacher's margins average {margin.val_mean:.2f} on V and "
+            f"{margin.pool_mean:.2f} on the pool. Either the teacher was trained on V, or V is "
+            "easier than the pool; both make alpha too high.",
+        )
+    yield from _about_drift(numbers)
+
+
+def _about_drift(numbers: Numbers) -> Iterator[Finding]:
+    drift = numbers.drift
+    if drift is None:
+        return
+    apart = [name for name in ("margin", "entropy") if _is_far(getattr(drift, name))]
+    if apart:
+        names = " and ".join(apart)
+        yield Finding(
+            "shifted",
+            True,
+            f"V is shifted: it is not like the pool in {names} (distance "
+            f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to the pool's "
+            f"margins the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
+            f"{numbers.quality.accuracy.value:.1%}, and V is worth {drift.reweighted_rows:.0f} "
+            f"rows. Better draw V at random from the pool.",
+        )
+    if drift.classes_effect >= FAR_CLASSES and drift.classes_p_value < SURE:
+        yield Finding(
+            "shifted_classes",
+            True,
+            "V is shifted: the teacher predicts other classes on V than on the pool (effect "
+            f"{drift.classes_effect:.2f}). What depends on the class may not carry over.",
+        )
+    if drift.pool_outside_val >= 1 - NEARLY_ALL:
+        yield Finding(
+            "uncovered_pool",
+            True,
+            f"{drift.pool_outside_val:.0%} of the pool have margins that V never shows: alpha is "
+            "only a guess there.",
+        )
+
+
+def _is_far(comparison: Comparison) -> bool:
+    return comparison.distance >= FAR and comparison.p_value < SURE
+
+
+def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
+    if is_leaked(numbers):
+        return  # what a teacher says of rows it knows tells nothing about others
+    scores, temperature = numbers.quality.before, numbers.quality.temperature
+    gap, ece = scores.overconfidence, scores.ece
+    after = ", and a temperature does not mend it"
+    if temperature_helps(numbers):
+        after = f"; at temperature {temperature.value:.2f} it is {numbers.quality.after.ece:.3f}"
+    if gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
+        yield Finding(
+            "overconfident",
+            False,
+            f"The teacher is overconfident: it is {gap:.1%} surer of its top class than it is "
+            f"right. Its calibration error is {ece:.3f}{after}.",
+        )
+    elif -gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
+        yield Finding(
+            "underconfident",
+            False,
+            f"The teacher is underconfident: it is right more often than it says, by "
+            f"{-gap.value:.1%}. Its calibration error is {ece:.3f}{after}.",
+        )
+    elif scores.p_value < SURE and ece.value >= MISCALIBRATED:
+        yield Finding(
+            "miscalibrated",
+            False,
+            f"The teacher is too sure of some labels and too unsure of others: its calibration "
+            f"error is {ece:.3f}{after}.",
+        )
+    elif not too_small(numbers):
+        yield Finding(
+            "calibrated",
+            False,
+            "The teacher is calibrated as far as V can tell: its probabilities mean what they say "
+            f"(calibration error {ece:.3f}).",
+        )
+
+
+def _about_classes(numbers: Numbers) -> Iterator[Finding]:
+    accuracy = numbers.quality.accuracy
+    if numbers.num_classes == 2 and accuracy.high < 0.5:
+        yield Finding(
+            "swapped",
+            True,
+            f"The teacher is wrong more often than right ({accuracy.value:.1%} of V): the two "
+            "classes look swapped, in its labels or in the true ones. Check their order.",
+        )
+    per_class = numbers.per_class
+    broken = [c for c in per_class.classes if c.broken]
+    if broken:
+        described = ", ".join(
+            f"{c.name!r} is right {c.precision:.0%} of the time where its margins promise "
+            f"{c.expected_precision:.0%} (most often it is {c.confused_with!r})"
+            for c in broken[:5]
+        )
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+        yield Finding("broken_class", True, f"Broken classes: {described}{more}.")
+    if curves_differ(numbers):
+        yield Finding(
+            "classes_differ",
+            False,
+            "How far a label can be trusted depends on the class it names, not only on the "
+            f"margin: accuracies differ by {per_class.curves.effect:.0%} at equal margins "
+            f"(p = {per_class.curves.p_value:.1g}).",
+        )
+    if per_class.never_predicted:
+        yield Finding(
+            "never_predicted",
+            True,
+            f"On V the teacher never says {first_few(per_class.never_predicted)}.",
+        )
+    if per_class.few_gold:
+        yield Finding(
+            "few_gold",
+            False,
+            f"V has fewer than 10 rows of {len(per_class.few_gold)} of {numbers.num_classes} "
+            f"classes ({first_few(per_class.few_gold)}): nothing sure can be said of each.",
+        )
+
+
+def _about_worth(numbers: Numbers) -> Iterator[Finding]:
+    probe, accuracy, trust = numbers.probe, numbers.quality.accuracy, numbers.trust
+    if probe is not None and probe.clearly_better:
+        yield Finding(
+            "worse_than_gold",
+            True,
+            f"The teacher is worse than the gold labels: a linear model of {probe.rows} gold "
+            f"labels alone is right on {probe.accuracy:.1%}, the teacher on {accuracy:.1%}.",
+        )
+    elif probe is not None:
+        verdict = "better than" if probe.clearly_worse else "about as good as"
+        yield Finding(
+            "worth_it" if probe.clearly_worse else "as_good_as_gold",
+            False,
+            f"The teacher ({accuracy:.1%}) is {verdict} a linear model of {probe.rows} gold "
+            f"labels alone ({probe.accuracy:.1%}).",
+        )
+    if is_nearly_perfect(numbers):
+        yield Finding(
+            "nearly_perfect",
+            False,
+            f"The teacher is nearly perfect: right on {accuracy:.1%} of V.",
+        )
+    if nothing_trusted(numbers):
+        yield Finding(
+            "nothing_trusted",
+            True,
+            f"Hardly any label can be trusted: {trust.share_at_lower_bound:.0%} of the pool are "
+            "at the lower bound.",
+        )
+    if trust.unreachable_share > MANY_UNREACHABLE:
+        yield Finding(
+            "unreachable_k",
+            True,
+            f"{trust.unreachable_share:.0%} of the pool need a longer shortlist than the "
+            f"{numbers.stored} stored classes: store more classes per row.",
+        )
+
+
+def too_small(numbers: Numbers) -> bool:
+    """Whether V cannot tell trust from chance."""
+    return numbers.val_rows < FEWEST_ROWS or numbers.curve.band_width > WIDEST_BAND
+
+
+def all_alike(numbers: Numbers) -> bool:
+    """Whether all labels are equally sure, as one-hot ones are."""
+    return numbers.curve.margin[0] == numbers.curve.margin[-1]
+
+
+def temperature_helps(numbers: Numbers) -> bool:
+    """Whether one temperature for all labels makes the calibration error smaller."""
+    return numbers.quality.after.ece.value < numbers.quality.before.ece.value
+
+
+def is_leaked(numbers: Numbers) -> bool:
+    """Whether the teacher seems to know V, or much of it."""
+    known = len(numbers.leakage.val_in_gold)
+    return numbers.leakage.suspected or known > (1 - NEARLY_ALL) * numbers.val_rows
+
+
+def curves_differ(numbers: Numbers) -> bool:
+    """Whether each predicted class should have a curve of its own."""
+    curves = numbers.per_class.curves
+    found = curves.p_value is not None and curves.p_value < SURE
+    return found and curves.effect >= CLASSES_DIFFER and curves.tested > 0
+
+
+def is_nearly_perfect(numbers: Numbers) -> bool:
+    """Whether there is hardly any noise to model; a leaked V cannot tell."""
+    return numbers.quality.accuracy.low >= NEARLY_PERFECT and not is_leaked(numbers)
+
+
+def nothing_trusted(numbers: Numbers) -> bool:
+    """Whether the noise model would ignore the pool."""
+    return numbers.trust.share_at_lower_bound.value >= NEARLY_ALL

@@ -1,0 +1,216 @@
+"""What to do with this teacher, and why, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from noisyteacher.auditing import findings as found
+from noisyteacher.auditing.findings import Finding
+from noisyteacher.auditing.numbers import Numbers
+from noisyteacher.core.errors import first_few
+
+_NOT_LIKELY = "SLaM is not likely to help here"
+_SUM = 'normalize="sum": of the three forms of the mix it made the best students on CIFAR-100.'
+_SHIFTED = (
+    "V is shifted against the pool. alpha(x) carries over only as far as equal margins mean equal "
+    "trust in both; draw V at random from the pool, and audit again."
+)
+_MISCALIBRATED = ("overconfident", "underconfident", "miscalibrated")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A method as text that ``noisyteacher.methods.parse`` reads, and the reasons for it."""
+
+    distill: bool  # whether to train on the teacher's labels at all
+    slam_helps: bool  # whether a noise model is likely to pay
+    method: str
+    without_views: str  # the same for inputs that cannot be shown in a weak and a strong view
+    rivals: list[str]  # to compare it with
+    lower_bound: float
+    k: int | str
+    normalize: str
+    per_class: bool
+    temperature: float  # of the labels, for methods without a noise model; 1: as they are
+    val_rows: int  # how many rows V should have for the alpha band to halve
+    reasons: list[str]
+
+
+def recommend(
+    numbers: Numbers, findings: Sequence[Finding], kind: str | None = None
+) -> Recommendation:
+    """The best guess that the numbers and what was found in them allow, for inputs of ``kind``."""
+    against = list(_reasons_against(numbers))
+    k, k_reason = _shortlist(numbers)
+    per_class = found.curves_differ(numbers)
+    slam = _slam(k, per_class, numbers)
+    plain = against[0][0] if against else slam
+    views = not against and kind != "table"
+    reasons = [reason for _, reason in against]
+    if not against:
+        reasons = [*_reasons_for(numbers, kind, per_class), k_reason, _SUM]
+    codes = {finding.code for finding in findings}
+    if codes & {"shifted", "shifted_classes"}:
+        reasons.append(_SHIFTED)
+    sureness = codes & {"calibrated", *_MISCALIBRATED}
+    reasons += [_calibration_reason(numbers, code, bool(against)) for code in sureness]
+    reasons.append(_band_reason(numbers))
+    mended = not sureness <= {"calibrated"} and found.temperature_helps(numbers)
+    return Recommendation(
+        distill=plain != "GoldOnly()",
+        slam_helps=not against,
+        method=f"Consistency(inner={plain})" if views else plain,
+        without_views=plain,
+        rivals=_rivals(plain, slam, kind),
+        lower_bound=numbers.lower_bound,
+        k=k,
+        normalize="sum",
+        per_class=per_class,
+        temperature=numbers.quality.temperature.value if mended else 1.0,
+        val_rows=numbers.curve.rows_to_halve_band,
+        reasons=reasons,
+    )
+
+
+def _reasons_against(numbers: Numbers) -> Iterator[tuple[str, str]]:
+    """What to use in place of SLaM, and why; the weightiest first."""
+    if numbers.probe is not None and numbers.probe.clearly_better:
+        yield (
+            "GoldOnly()",
+            f"Do not distil this teacher. {_NOT_LIKELY}: the gold labels alone make a better "
+            f"model, by {numbers.probe.lead:.1%} of the rows of V. Train on A and V, or find a "
+            "better teacher.",
+        )
+    if found.nothing_trusted(numbers):
+        yield (
+            "GoldOnly()",
+            f"Do not distil this teacher. {_NOT_LIKELY}: nearly all of the pool is at the lower "
+            "bound of alpha, where labels tell a shortlist at best.",
+        )
+    if found.is_leaked(numbers):
+        yield (
+            "TaylorCE(2)",
+            f"V looks leaked: replace it first. {_NOT_LIKELY}, because its noise model would "
+            "learn from rows that the teacher seems to know. Until then, use a robust loss that "
+            "needs no V.",
+        )
+    if found.is_nearly_perfect(numbers):
+        yield (
+            "Vanilla()",
+            f"{_NOT_LIKELY}: the teacher is nearly perfect, so there is hardly any noise to model.",
+        )
+    if found.too_small(numbers):
+        yield (
+            "TaylorCE(2)",
+            f"{_NOT_LIKELY}: V is too small to tell which labels to trust. A robust loss needs "
+            "no V.",
+        )
+
+
+def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterator[str]:
+    trust = numbers.trust
+    where = "every label is trusted alike" if found.all_alike(numbers) else "its margins tell where"
+    yield (
+        f"SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of V and "
+        f"{where}: the pool's {trust.rows} labels are worth about "
+        f"{trust.effective_labels.value:.0f} gold labels."
+    )
+    if numbers.probe is not None and not numbers.probe.clearly_worse:
+        yield (
+            "The gold labels alone are about as good as this teacher: believe no gain before "
+            "GoldOnly was compared."
+        )
+    if kind == "table":
+        yield (
+            "Alone, at one pass per step. Inside Consistency, which adds noise to the columns, it "
+            "gained another point on embeddings of reviews and eight on scanned digits: try both, "
+            "as distill does."
+        )
+    else:
+        yield (
+            "Inside Consistency, which added most of all where it was measured, on images and on "
+            "reviews, at two passes per step; alone where the student has no strong view."
+        )
+    broken = [c.name for c in numbers.per_class.classes if c.broken]
+    if broken:
+        yield (
+            f"The teacher is broken on {first_few(broken)}: do not use its labels of a broken "
+            "class without a curve of their own, or look at those rows yourself."
+        )
+    if per_class:
+        yield (
+            "per_class=True, because labels of some classes deserve less trust than their margins "
+            "say; with it hard=True, because the soft labels share the teacher's bias."
+        )
+        few = len(numbers.per_class.few_predicted)
+        if few:
+            yield (
+                f"{few} of {numbers.num_classes} classes have fewer than 50 predicted rows in V: "
+                "they share the pooled curve. A larger V would give them their own."
+            )
+    yield (
+        f"lower_bound={numbers.lower_bound:g}: {trust.share_at_lower_bound.value:.0%} of the pool "
+        "are there. At 0.5 they hardly pull at the student; below it they would push it away from "
+        "the teacher."
+    )
+
+
+def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
+    if code == "calibrated":
+        lead = "" if against else ": expect SLaM's lead over Vanilla to be small"
+        return f"The teacher is calibrated, so plain soft labels are right on average{lead}."
+    slam = "" if against else "SLaM reads trust off V and takes the labels as they are; "
+    if not found.temperature_helps(numbers):
+        return f"The teacher is {code}: {slam}no temperature mends them for other methods."
+    return (
+        f"The teacher is {code}: {slam}a method without a noise model should see its labels at "
+        f"temperature {numbers.quality.temperature:.2f}, as Calibrated does."
+    )
+
+
+def _band_reason(numbers: Numbers) -> str:
+    curve = numbers.curve
+    return (
+        f"The band of alpha is {curve.band_width:.2f} wide on average; a V of about "
+        f"{curve.rows_to_halve_band} rows instead of {numbers.val_rows} would halve it."
+    )
+
+
+def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
+    if numbers.num_classes == 2:
+        return 2, "k=2, as there are two classes."
+    unreachable = numbers.trust.unreachable_share
+    if unreachable > found.MANY_UNREACHABLE:
+        return (
+            "level",
+            f'k="level", one shortlist for all: {unreachable:.0%} of the pool find no k(x) within '
+            f"the {numbers.stored} stored classes.",
+        )
+    return (
+        "auto",
+        f'k="auto", a shortlist for each example: half of the pool has k(x) up to '
+        f"{numbers.trust.k_median:.0f}.",
+    )
+
+
+def _slam(k: int | str, per_class: bool, numbers: Numbers) -> str:
+    """SLaM as its repr writes it: fields that differ from the default, in their order."""
+    fields = ["hard=True"] if per_class else []
+    if numbers.lower_bound != 0.5:
+        fields.append(f"lower_bound={numbers.lower_bound!r}")
+    if k != "auto":
+        fields.append(f"k={k!r}")
+    if numbers.threshold != 0.9:
+        fields.append(f"threshold={numbers.threshold!r}")
+    if per_class:
+        fields.append("per_class=True")
+    return f"SLaM({', '.join(fields)})"
+
+
+def _rivals(plain: str, slam: str, kind: str | None) -> list[str]:
+    rivals = ["GoldOnly()", "Vanilla()", "Calibrated(inner=TaylorCE(2))"]
+    if kind != "table":
+        rivals.append("Consistency(inner=None)")
+        slam = slam if plain == slam else f"Consistency(inner={slam})"
+    return [rival for rival in [*rivals, slam] if rival != plain]

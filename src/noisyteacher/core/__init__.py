@@ -1,0 +1,1 @@
+"""What every folder may use: errors, atomic files, the machine."""

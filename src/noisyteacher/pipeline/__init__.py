@@ -1,0 +1,23 @@
+"""The user's whole way: from stored teacher labels to a finished student."""
+
+from noisyteacher.pipeline.door import distill, gather
+from noisyteacher.pipeline.files import FileOptions, read_examples
+from noisyteacher.pipeline.generations import next_labels
+from noisyteacher.pipeline.outcome import Distilled
+from noisyteacher.pipeline.run import DistillSettings, run_distill
+from noisyteacher.pipeline.student import Student
+from noisyteacher.pipeline.student_folder import load_student, save_student
+
+__all__ = [
+    "DistillSettings",
+    "Distilled",
+    "FileOptions",
+    "Student",
+    "distill",
+    "gather",
+    "load_student",
+    "next_labels",
+    "read_examples",
+    "run_distill",
+    "save_student",
+]

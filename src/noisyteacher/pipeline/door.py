@@ -1,0 +1,151 @@
+"""``distill``: from gold labels, a pool and a teacher's labels to a student, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.data import Featurizer
+from noisyteacher.methods import Method, parse
+from noisyteacher.models import ModelSpec
+from noisyteacher.pipeline.files import FileOptions
+from noisyteacher.pipeline.matching import warn
+from noisyteacher.pipeline.outcome import Distilled
+from noisyteacher.pipeline.run import DistillSettings, run_distill
+from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
+from noisyteacher.pipeline.student import Student
+from noisyteacher.pipeline.students import AUTO
+from noisyteacher.pipeline.task import Given, Task, make_task
+from noisyteacher.train import TrainConfig
+
+
+def distill(
+    student: str | ModelSpec = AUTO,
+    *,
+    gold: ExamplesLike,
+    pool: ExamplesLike,
+    labels: LabelsLike,
+    val: ExamplesLike | None = None,
+    selection: ExamplesLike | None = None,
+    test: ExamplesLike | None = None,
+    method: Method | str | Sequence[Method | str] | None = None,
+    classes: Sequence[str] | None = None,
+    logits: bool = False,
+    compare: bool = False,
+    quick: bool = False,
+    generations: int = 1,
+    training: TrainConfig | None = None,
+    epochs: int | None = None,
+    featurizer: Featurizer | None = None,
+    files: FileOptions | None = None,
+    flip: bool = True,
+    out: str | Path | None = None,
+    device: str | torch.device | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    quiet: bool = True,
+) -> Student:
+    """Train a student on gold labels and a teacher's labels of the pool; keep the best on S.
+
+    Gold only is always trained too, and for texts and tables a logistic regression: whoever is best
+    on the selection set S is returned, and ``student.about["verdict"]`` says so.
+
+    Args:
+        student: "auto", "linear", "mlp", "resnet20", ..., a Hugging Face encoder's name or folder,
+            or the settings of a model.
+        gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. V and S
+            are split off the gold set where not given. Test examples take no part in any choice.
+        pool: a path, a dataset or (ids, inputs).
+        labels: teacher labels of the pool and of V (or of gold, to split V off): labels, a store,
+            a file of probabilities, or an array with a row for each gold, then each pool example
+            (then each of V, where given); or several of these.
+        method: one or several, tried instead of the one the audit recommends and the default,
+            Consistency(SLaM()).
+        classes: names of the columns of an array of probabilities.
+        logits: whether the numbers in an array or a file of labels are logits.
+        compare, quick, generations: try more methods, fewer, or students of students.
+        training, epochs: how each student is trained, or only for how long; None is usual for the
+            kind of data.
+        featurizer: how texts are read; None is TF-IDF, or an encoder's tokenizer.
+        files: the names of columns in files, and the size to which images are brought.
+        flip: whether images may be mirrored in training (not so for digits or letters).
+        out: a folder for the run; made again, the call goes on where it was.
+        device: "cpu" or "cuda"; None is cuda where there is one.
+        minutes: stop cleanly after so many; then the best student so far is returned, with a
+            warning.
+        seed: of the split, the weights and everything else random.
+        quiet: whether to show no progress.
+    """
+    task = gather(
+        gold=gold,
+        pool=pool,
+        labels=labels,
+        val=val,
+        selection=selection,
+        test=test,
+        classes=classes,
+        logits=logits,
+        files=files,
+        seed=seed,
+    )
+    settings = DistillSettings(
+        student=student,
+        methods=_methods(method),
+        compare=compare,
+        quick=quick,
+        generations=generations,
+        epochs=epochs,
+        training=training,
+        featurizer=featurizer,
+        flip=flip,
+        seed=seed,
+    )
+    done = run_distill(task, settings, out, device=device, minutes=minutes, quiet=quiet)
+    if not done.finished:
+        _warn_of_time(done)
+    return done.student
+
+
+def _methods(given: Method | str | Sequence[Method | str] | None) -> tuple[Method, ...]:
+    if given is None:
+        return ()
+    several = [given] if isinstance(given, Method | str) else given
+    return tuple(parse(one) if isinstance(one, str) else one for one in several)
+
+
+def _warn_of_time(done: Distilled) -> None:
+    go_on = "the same call with out= goes on" if done.folder is None else "the same call goes on"
+    if not done.outcomes:
+        raise InputError(f"Time was up before a first student had finished; {go_on}.")
+    warn(
+        f"Time was up: this is the best of the {len(done.outcomes)} students trained so far; "
+        f"{go_on}."
+    )
+
+
+def gather(
+    *,
+    gold: ExamplesLike,
+    pool: ExamplesLike,
+    labels: LabelsLike,
+    val: ExamplesLike | None = None,
+    selection: ExamplesLike | None = None,
+    test: ExamplesLike | None = None,
+    classes: Sequence[str] | None = None,
+    logits: bool = False,
+    files: FileOptions | None = None,
+    seed: int = 0,
+) -> Task:
+    """Read everything a distillation needs, and match it."""
+    more = {
+        name: None if part is None else as_examples(part, name, files)
+        for name, part in (("val", val), ("selection", selection), ("test", test))
+    }
+    known = as_examples(gold, "gold", files)
+    unknown = as_examples(pool, "pool", files, labelled=False, features=known.features)
+    given = Given(known, unknown, **more)
+    in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
+    return make_task(given, as_labels(labels, in_order, classes, logits=logits), seed=seed)

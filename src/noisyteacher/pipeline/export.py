@@ -1,0 +1,138 @@
+"""A student as an ONNX file that takes what the student's reading gives, and returns logits.
+
+Normalisation is inside the file. Inputs: ``image`` uint8 (n, H, W, 3); ``table`` float32 (n, d);
+for texts the featurizer's two columns, ``indices`` and ``values``, or ``input_ids`` and
+``attention_mask``.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import orjson
+import torch
+from torch import Tensor, nn
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
+from noisyteacher.data import Tokens
+from noisyteacher.pipeline.inputs import RawInputs
+from noisyteacher.pipeline.student import Student
+
+OPSET = 18
+
+
+def export_onnx(student: Student, path: str | Path) -> Path:
+    """Write the student as one ONNX file; any number of examples may be asked at a time."""
+    _require_onnx()
+    path = Path(path)
+    wrapped = _Whole(student).eval()
+    examples = tuple(torch.from_numpy(v) for v in onnx_inputs(student, _dummy(student)).values())
+    names = input_names(student)
+    batch = torch.export.Dim("batch", min=1)
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter, about its own workings
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        file = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            wrapped,
+            examples,
+            str(file),
+            input_names=list(names),
+            output_names=["logits"],
+            dynamic_shapes={"inputs": tuple({0: batch} for _ in names)},
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        write_atomic(path, _with_classes(file, student))
+    return path
+
+
+def input_names(student: Student) -> tuple[str, ...]:
+    """The names of the file's inputs."""
+    if student.inputs.kind != "text":
+        return (student.inputs.kind,)
+    if isinstance(student.inputs.featurizer, Tokens):
+        return ("input_ids", "attention_mask")
+    return ("indices", "values")
+
+
+def onnx_inputs(student: Student, inputs: RawInputs) -> dict[str, np.ndarray]:
+    """What ONNX Runtime must be given for these raw inputs."""
+    tensors: Any = student.inputs.tensors(inputs)
+    if student.inputs.kind == "image":
+        tensors = tensors.permute(0, 2, 3, 1).contiguous()
+    columns = tensors if isinstance(tensors, tuple) else (tensors,)
+    arrays = [np.ascontiguousarray(column.numpy()) for column in columns]
+    return dict(zip(input_names(student), arrays, strict=True))
+
+
+def _require_onnx() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "Exporting needs onnx: install it with `pip install 'noisyteacher[onnx]'`."
+        ) from error
+
+
+def _dummy(student: Student) -> RawInputs:
+    # Two examples, as one would be taken for a fixed size.
+    if student.inputs.kind == "text":
+        return ["one text", "another text"]
+    if student.inputs.kind == "table":
+        return np.zeros((2, student.inputs.features), np.float32)
+    assert student.inputs.size is not None
+    return np.zeros((2, *student.inputs.size, 3), np.uint8)
+
+
+def _with_classes(file: Path, student: Student) -> bytes:
+    """The file's bytes with the class names in its metadata."""
+    import onnx
+
+    model = onnx.load(str(file))
+    classes = orjson.dumps(student.classes).decode()
+    onnx.helper.set_model_props(model, {"classes": classes, "kind": student.inputs.kind})
+    made: bytes = model.SerializeToString()
+    return made
+
+
+class _Whole(nn.Module):
+    """Normalisation and network in one."""
+
+    def __init__(self, student: Student) -> None:
+        super().__init__()
+        self.network = student.spec.build()
+        self.network.load_state_dict(student.state)
+        self.network.eval()
+        self.views, self.images = student.inputs.views(), student.inputs.kind == "image"
+        for module in list(self.network.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, nn.EmbeddingBag):
+                    setattr(module, name, _GatheredBag(child))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        x: Any = inputs if len(inputs) > 1 else inputs[0]
+        if self.images:
+            x = x.permute(0, 3, 1, 2)
+        logits: Tensor = self.network(self.views.plain(x)).float()
+        return logits
+
+
+class _GatheredBag(nn.Module):
+    """The weighted sum of an EmbeddingBag in operations that ONNX has."""
+
+    def __init__(self, bag: nn.EmbeddingBag) -> None:
+        super().__init__()
+        self.weight = bag.weight
+
+    def forward(self, indices: Tensor, per_sample_weights: Tensor) -> Tensor:
+        return (self.weight[indices] * per_sample_weights[..., None]).sum(1)

@@ -1,0 +1,90 @@
+"""A finished student is a teacher: label the pool anew by a few students, and train once more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods.base import Method
+from noisyteacher.train import Job, Problem, TrainConfig, Trained, train
+from noisyteacher.train.predict import label
+
+
+def next_labels(
+    problem: Problem,
+    method: Method,
+    labels: TeacherLabels | None,
+    config: TrainConfig,
+    *,
+    students: int = 2,
+    seed: int = 0,
+    name: str = "generation",
+    out: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    minutes: float | None = None,
+    quiet: bool = False,
+) -> TeacherLabels | None:
+    """What ``students`` seeds of a method, averaged, say about every example of the problem.
+
+    They train on this trial's split alone, with V's rows as pool rows: V's gold labels are unseen,
+    so that the next noise model can be fitted on V. Their word is that of the last epoch. With
+    ``out`` their checkpoints are kept there, and a killed call goes on where it was. None means
+    that ``minutes`` were over before they had finished.
+    """
+    jobs = first_jobs(problem, method, labels, students, seed, name)
+    done = train(jobs, problem.data, config, out=out, device=device, minutes=minutes, quiet=quiet)
+    failed = [student for student in done if student.history.failed]
+    if failed:
+        raise InputError(f"{failed[0].job.name} cannot label anything: {failed[0].history.failed}.")
+    if not all(student.finished for student in done):
+        return None
+    classes = None if labels is None else labels.classes
+    return said_together(problem, done, classes, device)
+
+
+def first_jobs(
+    problem: Problem,
+    method: Method,
+    labels: TeacherLabels | None,
+    students: int,
+    seed: int,
+    name: str,
+) -> list[Job]:
+    """The students of a first generation: seeds of one method, V's rows among the pool's."""
+    if students < 1:
+        raise InputError(f"A generation needs at least one student, not {students}.")
+    return [
+        problem.job(f"{name}_{i}", method, labels, seed=_seed(seed, i), val_role="pool")
+        for i in range(students)
+    ]
+
+
+def said_together(
+    problem: Problem,
+    students: Sequence[Trained],
+    classes: Sequence[str] | None,
+    device: str | torch.device,
+) -> TeacherLabels:
+    """The mean of what finished students say about every example of the problem."""
+    said = [
+        label(
+            problem.model,
+            student.state,
+            problem.data.inputs,
+            problem.data.views,
+            ids=problem.ids,
+            classes=classes,
+            device=device,
+        )
+        for student in students
+    ]
+    return TeacherLabels.average(said)
+
+
+def _seed(seed: int, student: int) -> int:
+    return int(np.random.SeedSequence([seed, student]).generate_state(1)[0])

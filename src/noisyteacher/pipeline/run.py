@@ -1,0 +1,316 @@
+"""Train the candidates, judge them on S, keep the best: a run folder that can be resumed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import orjson
+import torch
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
+from noisyteacher.core.machine import hardware
+from noisyteacher.data import Featurizer
+from noisyteacher.data.dataset import take_rows
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import Method, check_store, parse
+from noisyteacher.methods.base import EXTRAS
+from noisyteacher.models import ModelSpec, TextEncoder
+from noisyteacher.models.config import to_config
+from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
+from noisyteacher.pipeline.card import write_card
+from noisyteacher.pipeline.floor import accuracy, train_floor
+from noisyteacher.pipeline.generations import next_labels
+from noisyteacher.pipeline.inputs import InputFormat, fit_format
+from noisyteacher.pipeline.matching import warn
+from noisyteacher.pipeline.outcome import Distilled, Outcome
+from noisyteacher.pipeline.recommend import audit_teacher
+from noisyteacher.pipeline.run_folder import better_before, claim_folder, record, results_row
+from noisyteacher.pipeline.student import Student
+from noisyteacher.pipeline.student_folder import save_student
+from noisyteacher.pipeline.students import AUTO, featurizer_for, student_for, training_for
+from noisyteacher.pipeline.task import Task
+from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
+from noisyteacher.train.device import choose_device
+
+
+@dataclass(frozen=True)
+class DistillSettings:
+    """What is tried and how it is trained; None and "auto" are the defaults for the data."""
+
+    student: str | ModelSpec = AUTO
+    methods: tuple[Method, ...] = ()  # instead of the recommended one and the default
+    compare: bool = False
+    quick: bool = False
+    generations: int = 1
+    epochs: int | None = None
+    training: TrainConfig | None = None
+    featurizer: Featurizer | None = field(default=None, compare=False)
+    flip: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.generations < 1:
+            raise InputError(f"generations must be at least 1, not {self.generations}.")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs must be at least 1, not {self.epochs}.")
+        if self.seed < 0:
+            raise InputError(f"seed must be at least 0, not {self.seed}.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One task at work in a folder (or in memory alone)."""
+
+    task: Task
+    settings: DistillSettings
+    inputs: InputFormat
+    tensors: Inputs
+    folder: Path | None
+    device: torch.device
+    say: Callable[[str], None]
+    quiet: bool
+    deadline: float = math.inf
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        return student_for(self.settings.student, self.inputs, len(self.task.classes))
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        rows = len(self.task.ids) - len(self.task.split.selection)
+        config = self.settings.training or training_for(self.task.kind, self.spec, rows)
+        epochs = self.settings.epochs
+        return config if epochs is None else replace(config, epochs=epochs)
+
+    @cached_property
+    def problem(self) -> Problem:
+        task, test = self.task, self.task.test
+        data = TrainData(
+            self.tensors,
+            self.inputs.views(),
+            len(task.classes),
+            None if test is None else self.inputs.tensors(test.inputs),
+            None if test is None else test.y,
+        )
+        return Problem(data, task.ids, task.y, task.split, self.spec)
+
+    @property
+    def minutes_left(self) -> float | None:
+        if self.deadline == math.inf:
+            return None
+        return max(0.0, (self.deadline - time.monotonic()) / 60)
+
+
+def run_distill(
+    task: Task,
+    settings: DistillSettings,
+    out: str | Path | None = None,
+    *,
+    device: str | torch.device | None = None,
+    minutes: float | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    quiet: bool = False,
+) -> Distilled:
+    """Train gold only and every other candidate, and keep the best on S.
+
+    With ``out`` the folder holds ``recipe.json``, ``results.jsonl``, ``checkpoints/`` and, once all
+    are trained, ``student/``; a killed call, made again, goes on where it was. ``minutes`` stops
+    cleanly: then the result is not finished.
+    """
+    featurizer = settings.featurizer
+    if task.kind == "text" and featurizer is None:
+        featurizer = featurizer_for(settings.student)
+    inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
+    where = choose_device(device)
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    folder = None if out is None else Path(out)
+    run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
+    if folder is not None:
+        to_config(run.spec)  # a student that cannot be saved is refused before it is trained
+        claim_folder(folder, task, run.spec, run.config, settings.seed, inputs)
+    say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
+    found = audit_teacher(task, say)
+    recommended = parse(found.recommendation.method)
+    say(f"The audit recommends {recommended!r}.")
+    if folder is not None:
+        write_atomic(
+            folder / "audit.json", orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
+        )
+    wanted = choose_candidates(
+        task.kind,
+        len(task.classes),
+        recommended,
+        methods=settings.methods,
+        compare=settings.compare,
+        quick=settings.quick,
+    )
+    for candidate in wanted:
+        if candidate.method is not None:
+            # Now, and not after the candidates before it have trained for an hour.
+            check_store(candidate.method, task.labels)
+            if settings.generations > 1 and candidate.method.needs & EXTRAS:
+                raise InputError(
+                    f"{candidate.method!r} needs more than labels of a second generation have; "
+                    "leave it out, or ask for one generation."
+                )
+    outcomes = _train_candidates(run, wanted, task.labels)
+    finished = len(outcomes) == len(wanted)
+    labels = task.labels
+    for generation in range(2, settings.generations + 1):
+        again = _next_generation(run, outcomes, labels, generation) if finished else None
+        if again is None:
+            break
+        labels, outcome = again
+        finished = outcome is not None
+        outcomes += [outcome] if outcome is not None else []
+    return _finish(run, outcomes, finished)
+
+
+def _train_candidates(
+    run: _Run, wanted: Sequence[Candidate], labels: TeacherLabels
+) -> list[Outcome]:
+    """Those that finished, in the order given; one whose loss became NaN is said and judged 0."""
+    found: dict[Candidate, Outcome] = {}
+    for group in side_by_side(wanted, together=run.device.type == "cuda"):
+        done = _train_group(run, group, labels)
+        found |= {outcome.candidate: outcome for outcome in done}
+        if len(done) < len(group):
+            break
+    return [found[candidate] for candidate in wanted if candidate in found]
+
+
+def _train_group(run: _Run, group: Sequence[Candidate], labels: TeacherLabels) -> list[Outcome]:
+    """The students of a group, recorded; fewer where time ran out."""
+    run.say(f"Training: {', '.join(candidate.name for candidate in group)}")
+    outcomes = [_train_floor(run, candidate) for candidate in group if candidate.method is None]
+    learners = [(c, c.method) for c in group if c.method is not None]
+    jobs = [
+        run.problem.job(
+            candidate.file_name,
+            method,
+            labels if candidate.uses_teacher else None,
+            seed=run.settings.seed,
+        )
+        for candidate, method in learners
+    ]
+    for (candidate, _), trained in zip(learners, _train(run, jobs), strict=True):
+        if trained.finished or trained.history.failed is not None:
+            outcomes.append(_outcome(run, candidate, trained))
+    for outcome in outcomes:
+        _record(run, outcome)
+    return outcomes
+
+
+def _train(run: _Run, jobs: list[Job]) -> list[Trained]:
+    if not jobs:
+        return []
+    return train(
+        jobs,
+        run.problem.data,
+        run.config,
+        out=run.folder,
+        device=run.device,
+        minutes=run.minutes_left,
+        quiet=run.quiet,
+    )
+
+
+def _outcome(run: _Run, candidate: Candidate, trained: Trained) -> Outcome:
+    failed = trained.history.failed
+    if failed is not None:
+        warn(f"{candidate.name} is not used: {failed}.")
+    last = trained.history.curve[-1] if trained.history.curve else None
+    return Outcome(
+        candidate=candidate,
+        selection=last.selection or 0.0 if last is not None and failed is None else 0.0,
+        test=None if last is None else last.test,
+        seconds=trained.history.seconds,
+        examples_per_second=trained.examples_per_second,
+        student=Student(run.spec, trained.state, run.task.classes, run.inputs),
+        noise=trained.job.prepared.noise,
+        curve=tuple(asdict(record) for record in trained.history.curve),
+        macro_f1=trained.history.macro_f1,
+    )
+
+
+def _train_floor(run: _Run, candidate: Candidate) -> Outcome:
+    task, began = run.task, time.monotonic()
+    student = train_floor(task, run.inputs, run.tensors)
+    chosen = task.split.selection
+    shown = take_rows(task.inputs, chosen)
+    return Outcome(
+        candidate=candidate,
+        selection=accuracy(student, shown, task.y[chosen]),
+        test=None if task.test is None else accuracy(student, task.test.inputs, task.test.y),
+        seconds=time.monotonic() - began,
+        examples_per_second=0.0,
+        student=student,
+    )
+
+
+def _next_generation(
+    run: _Run, outcomes: list[Outcome], labels: TeacherLabels, generation: int
+) -> tuple[TeacherLabels, Outcome | None] | None:
+    """New labels by students of the best method so far, and a student of those labels."""
+    taught = [o for o in outcomes if o.candidate.uses_teacher]
+    if not taught:
+        return None
+    method = max(taught, key=lambda o: o.selection).candidate.method
+    assert method is not None
+    if run.minutes_left == 0:
+        return labels, None
+    run.say(f"Generation {generation}: students of {method!r} label the pool anew.")
+    renewed = next_labels(
+        run.problem,
+        method,
+        labels,
+        run.config,
+        seed=run.settings.seed + generation,
+        name=f"teacher-of-generation-{generation}-{Candidate(method).file_name}",
+        out=run.folder,
+        device=run.device,
+        minutes=run.minutes_left,
+        quiet=run.quiet,
+    )
+    if renewed is None:
+        return labels, None
+    outcomes = _train_group(run, [Candidate(method, generation)], renewed)
+    return renewed, outcomes[0] if outcomes else None
+
+
+def _record(run: _Run, outcome: Outcome) -> None:
+    # A student stopped at a NaN loss is no finished student, and has no row.
+    finished = outcome.candidate.method is None or len(outcome.curve) == run.config.epochs
+    if run.folder is not None and finished:
+        seed, where = run.settings.seed, hardware(run.device)
+        record(run.folder, results_row(run.task, outcome, run.config, seed, where))
+
+
+def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
+    done = Distilled(run.task, outcomes, finished, run.folder)
+    if not outcomes:
+        return done
+    if isinstance(done.student.spec, TextEncoder):
+        # With its architecture written out there is nothing to download later.
+        done.student.spec = done.student.spec.build().spec
+    done.student.about = done.about(hardware(run.device))
+    if run.folder is not None and finished:
+        if (better := better_before(run.folder, outcomes)) is not None:
+            name, selection = better
+            warn(
+                f"An earlier call left a better student in {run.folder}: {name}, {selection:.2f} % "
+                f"on S. Add it to the methods (--method {name!r}) to keep it; it is not trained "
+                "again."
+            )
+        save_student(run.folder / "student", done.student, write_card(done), overwrite=True)
+        # A student kept by an earlier call may have left one.
+        (run.folder / "noise.json").unlink(missing_ok=True)
+        if done.noise is not None:
+            done.noise.save(run.folder / "noise.json")
+    return done

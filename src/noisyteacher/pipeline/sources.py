@@ -1,0 +1,191 @@
+"""What users hand in from Python or the shell, to datasets and teacher labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.data import Dataset
+from noisyteacher.data.classes import class_numbers
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.ids import clean_ids
+from noisyteacher.labels.importers import (
+    ImportSettings,
+    import_array,
+    import_table,
+    user_tables,
+    with_synonyms,
+)
+from noisyteacher.pipeline.files import FileOptions, read_examples
+from noisyteacher.pipeline.inputs import kind_of, rgb_images
+
+# A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
+ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]
+# Teacher labels, a store, a file of probabilities, or an array (n, L) of them; or several.
+LabelsLike: TypeAlias = TeacherLabels | str | Path | np.ndarray | Sequence[Any]
+
+
+def as_examples(
+    given: ExamplesLike,
+    name: str,
+    options: FileOptions | None = None,
+    *,
+    labelled: bool = True,
+    features: Sequence[str] = (),
+) -> Dataset:
+    """A dataset whose rows all stand in the training part, named after the set."""
+    if isinstance(given, str | Path):
+        return read_examples(given, options, labelled=labelled, features=features)
+    if isinstance(given, Dataset):
+        return given if labelled else replace(given, y=np.full(len(given), -1, np.int64))
+    columns = 3 if labelled else 2
+    if not isinstance(given, tuple) or len(given) != columns:
+        wanted = "(ids, inputs, y)" if labelled else "(ids, inputs)"
+        raise InputError(f"{name} must be a path, a Dataset or {wanted}.")
+    ids, inputs = clean_ids(given[0]), given[1]
+    kind = kind_of(inputs)
+    if kind == "image":
+        inputs = rgb_images(inputs)
+    elif kind == "table":
+        inputs = np.asarray(inputs, np.float32)
+    else:
+        inputs = [str(text) for text in inputs]
+    y = np.full(len(ids), -1, np.int64)
+    names: tuple[str, ...] = ()
+    if labelled:
+        y, _, names = class_numbers(
+            pa.array(np.asarray(given[2]).tolist()), None, numbers_are_names=True
+        )
+    return Dataset(
+        name=name,
+        kind=kind,
+        ids=ids,
+        inputs=inputs,
+        y=y,
+        test_ids=np.empty(0, np.str_),
+        test_inputs=inputs[:0],
+        test_y=np.empty(0, np.int64),
+        classes=names,
+    )
+
+
+def as_labels(
+    given: LabelsLike,
+    sets: Sequence[Dataset],
+    classes: Sequence[str] | None = None,
+    *,
+    logits: bool = False,
+) -> TeacherLabels:
+    """Teacher labels from whatever holds them.
+
+    Arrays without ids have one row for each example of ``sets``, in their order: gold, then pool,
+    then V where it was given.
+    """
+    if isinstance(given, TeacherLabels):
+        return given
+    settings = ImportSettings(logits=logits)
+    if isinstance(given, list | tuple):
+        return join_labels([as_labels(part, sets, classes, logits=logits) for part in given])
+    if isinstance(given, str | Path):
+        return _read_labels(Path(given), sets, classes, settings)
+    values = np.asarray(given)
+    return settings.make(_ids_in_order(sets, len(values)), values, classes, where="labels")
+
+
+def _read_labels(
+    path: Path, sets: Sequence[Dataset], classes: Sequence[str] | None, settings: ImportSettings
+) -> TeacherLabels:
+    if not path.exists():
+        raise InputError(f"There are no teacher labels at {path}.")
+    if path.is_dir():
+        return TeacherLabels.open(path)
+    kind = user_tables.kind_of(path)
+    if kind in (".npy", ".npz"):
+        ids = None
+        if not _has_ids(path):
+            ids = _ids_in_order(sets, _rows_in(path))
+        return import_array(path, ids=ids, classes=classes, settings=settings)
+    if kind in (".csv", ".tsv", ".parquet"):
+        names = None if classes is None else with_synonyms(dict.fromkeys(classes, ()))
+        return import_table([path], classes=names, settings=settings)
+    raise InputError(
+        f"{path} is neither a label store nor .npy, .npz, .csv, .tsv or .parquet probabilities; "
+        "for an LLM's answers run `noisyteacher import` first."
+    )
+
+
+def _has_ids(path: Path) -> bool:
+    loaded = _open_numpy(path)
+    if isinstance(loaded, np.ndarray):
+        return False
+    with loaded:
+        return "ids" in loaded.files
+
+
+def _rows_in(path: Path) -> int:
+    loaded = _open_numpy(path)
+    if isinstance(loaded, np.ndarray):
+        return len(loaded) if loaded.ndim else 0
+    with loaded:
+        known = [key for key in ("probs", "logits") if key in loaded.files]
+        return len(loaded[known[0]]) if known else 0
+
+
+def _open_numpy(path: Path) -> Any:
+    """The array of a .npy file, mapped and not read: the import reads it; or the .npz archive."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path} is not a readable NumPy file: {error}") from error
+
+
+def _ids_in_order(sets: Sequence[Dataset], count: int) -> np.ndarray:
+    sizes = [len(part) for part in sets]
+    if sum(sizes) != count:
+        listed = " + ".join(
+            f"{size} of {part.name}" for size, part in zip(sizes, sets, strict=True)
+        )
+        raise InputError(
+            f"Teacher probabilities without ids need one row for each example ({listed}, in this "
+            f"order, {sum(sizes)} in all), and there are {count}."
+        )
+    if len({part.ids.dtype.kind for part in sets}) > 1:
+        return np.concatenate([part.ids.astype(np.str_) for part in sets])
+    return np.concatenate([part.ids for part in sets])
+
+
+def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
+    """Labels of different examples under each other, bit for bit as they were."""
+    if not parts:
+        raise InputError("No teacher labels were given.")
+    first = parts[0]
+    for part in parts[1:]:
+        if part.classes != first.classes or part.k != first.k:
+            raise InputError(
+                f"Label stores to join must have the same classes, and as many stored of each row: "
+                f"top {first.k} of {first_few(first.classes, 10)}, and top {part.k} of "
+                f"{first_few(part.classes, 10)}."
+            )
+    if len({part.ids.dtype.kind for part in parts}) > 1:
+        raise InputError("Label stores to join must all have ids of text, or all of numbers.")
+    ids = np.concatenate([part.ids for part in parts])
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) != len(ids):
+        raise InputError(f"Label stores share ids: {first_few(values[counts > 1].tolist())}.")
+    shared = set.intersection(*(set(part.extras) for part in parts))
+    return replace(
+        first,
+        ids=ids,
+        topk_index=np.concatenate([part.topk_index for part in parts]),
+        topk_logprob=np.concatenate([part.topk_logprob for part in parts]),
+        stored_tail=np.concatenate([part.stored_tail for part in parts]),
+        missing=np.concatenate([part.missing for part in parts]),
+        extras={name: np.concatenate([part.extras[name] for part in parts]) for name in shared},
+    )

@@ -1,0 +1,241 @@
+"""One task, whole: gold, V, S, pool and test side by side, with their teacher labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.data import Dataset, Split, split
+from noisyteacher.data.dataset import Kind
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.text_ids import ids_like
+from noisyteacher.pipeline.matching import (
+    check_disjoint,
+    contents,
+    pool_with_labels,
+    pool_without,
+    rows,
+    warn,
+    with_classes,
+    with_features,
+    without_unlabelled,
+)
+
+MOST_HELD_OUT = 500  # rows of V and of S at most
+LEAST_GOLD = 20  # rows from which V and S can be split off
+SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The sets as the user gave them; V and S are split off the gold set where not given."""
+
+    gold: Dataset
+    pool: Dataset
+    val: Dataset | None = None
+    selection: Dataset | None = None
+    test: Dataset | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Everything a student learns from; ``split`` points into the joined rows."""
+
+    name: str
+    kind: Kind
+    classes: tuple[str, ...]
+    ids: np.ndarray  # (n,)
+    inputs: np.ndarray | list[str]  # n
+    y: np.ndarray  # (n,) int64, -1 on the pool
+    split: Split
+    labels: TeacherLabels
+    test: Dataset | None
+    features: tuple[str, ...] = ()  # a table's columns, where named
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        parts = self.split
+        return {
+            "gold": len(parts.gold),
+            "V": len(parts.val),
+            "S": len(parts.selection),
+            "pool": len(parts.pool),
+            "test": 0 if self.test is None else len(self.test),
+        }
+
+    @property
+    def teacher_accuracy(self) -> float:
+        """On V, in percent."""
+        said = self.labels.take(self.ids[self.split.val]).hard
+        return 100 * float(np.mean(said == self.y[self.split.val]))
+
+
+def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
+    """Match classes and ids, split off what was not given, and put all rows together."""
+
+    def with_ids(part: Dataset) -> Dataset:
+        return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
+
+    labelled = {
+        name: with_ids(without_unlabelled(with_classes(part, labels.classes)))
+        for name, part in (
+            ("gold", given.gold),
+            ("V", given.val),
+            ("S", given.selection),
+            ("test", given.test),
+        )
+        if part is not None
+    }
+    columns, whose = given.gold.features, "the gold set"
+    labelled = {name: with_features(part, columns, whose) for name, part in labelled.items()}
+    pool = with_features(given.pool, columns, whose)
+    _check_kinds(labelled | {"pool": pool})
+    check_disjoint(labelled)
+    _warn_of_absent_classes(labelled["gold"], labels.classes)
+    pool = pool_with_labels(pool_without(with_ids(pool), labelled), labels)
+    test = labelled.pop("test", None)
+    sets = _with_val_and_selection(labelled, labels, seed)
+    _warn_of_copies(sets, test)
+    task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
+    if len(task.split.val) >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
+        warn(
+            f"The teacher is right on all {len(task.split.val)} rows of V: it has probably seen "
+            "them, and its labels will be trusted too far; give a V that it never saw."
+        )
+    return task
+
+
+def _check_kinds(sets: dict[str, Dataset]) -> None:
+    gold = sets["gold"]
+    for name, part in sets.items():
+        if part.kind != gold.kind:
+            raise InputError(f"The gold set holds {gold.kind}s, the {name} set {part.kind}s.")
+        shapes = [np.shape(each.inputs)[1:] for each in (gold, part) if each.kind != "text"]
+        if len(set(shapes)) > 1:
+            size = "; give files=FileOptions(image_size=...) (--image-size)"
+            hint = size if gold.kind == "image" else ""
+            raise InputError(
+                f"The gold set's inputs have shape {shapes[0]}, those of the {name} set "
+                f"{shapes[1]}{hint}."
+            )
+
+
+def _warn_of_absent_classes(gold: Dataset, classes: tuple[str, ...]) -> None:
+    absent = [name for i, name in enumerate(classes) if not (gold.y == i).any()]
+    if absent:
+        warn(f"The gold set has no example of {first_few(absent)}.")
+
+
+def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
+    """Examples under two ids: a student would be judged on what it was trained on."""
+    trained = {content for name in ("gold", "V") for content in contents(sets[name])}
+    for name, part in (("S", sets["S"]), ("test", test)):
+        if part is None:
+            continue
+        copies = [key for key, c in zip(part.ids, contents(part), strict=True) if c in trained]
+        if copies:
+            warn(
+                f"{len(copies)} examples of {name} are also in the gold set or V, under other ids, "
+                f"so that its accuracies are too high: {first_few(map(str, copies))}."
+            )
+
+
+def _with_val_and_selection(
+    sets: dict[str, Dataset], labels: TeacherLabels, seed: int
+) -> dict[str, Dataset]:
+    """Split V and S off the gold set where they were not given."""
+    if "V" in sets:
+        sets["V"] = _only_labelled(sets["V"], labels, "V")
+    wanted = [name for name in ("V", "S") if name not in sets]
+    if not wanted:
+        return sets
+    gold = sets["gold"]
+    # V needs teacher labels; S is drawn beside it.
+    usable = labels.has(gold.ids) if "V" in wanted else np.ones(len(gold), bool)
+    if not usable.any():
+        raise InputError(
+            f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
+            "the teacher is right: label the gold file too, or give val= (--val). The file begins "
+            f"with {first_few(gold.ids.tolist(), 2)}, the labels with "
+            f"{first_few(labels.ids.tolist(), 2)}."
+        )
+    if usable.sum() < LEAST_GOLD:
+        raise InputError(
+            f"{int(usable.sum())} gold examples with teacher labels are too few to split off "
+            f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
+        )
+    if not usable.all():
+        unlabelled = gold.ids[~usable].tolist()
+        warn(
+            f"{len(unlabelled)} of {len(gold)} gold ids have no teacher label and are trained on "
+            f"only: {first_few(unlabelled)}."
+        )
+    drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
+    were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
+    warn(
+        f"{were} split off the gold set: if the teacher was trained on these rows, it looks better "
+        "on V than it is; then give val= (--val) with rows it never saw."
+    )
+    found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
+    rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))
+    return sets | {"gold": rows(gold, rest)} | {name: found[name] for name in wanted}
+
+
+def _only_labelled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
+    found = labels.has(val.ids)
+    if found.all():
+        return val
+    missing = first_few(val.ids[~found].tolist())
+    if not found.any():
+        raise InputError(f"None of the {len(val)} ids of {name} has a teacher label: {missing}.")
+    warn(f"{int((~found).sum())} of {len(val)} rows of {name} have no teacher label: {missing}.")
+    return rows(val, np.flatnonzero(found))
+
+
+def _draw(y: np.ndarray, wanted: list[str], seed: int) -> Split:
+    """V and S of sensible sizes; classes keep their shares in both, and in what is left.
+
+    V joins training later, so it costs nothing to give it most of the rows.
+    """
+    n = int((y >= 0).sum())
+    selection = min(MOST_HELD_OUT, n // 5) if "S" in wanted else 0
+    val = min(MOST_HELD_OUT, 3 * (n - selection) // 4) if "V" in wanted else 0
+    return split(
+        y,
+        n - val - selection,
+        val,
+        selection,
+        seed=seed,
+        stratified=True,
+        stratified_held_out=True,
+    )
+
+
+def _joined(
+    name: str, sets: dict[str, Dataset], labels: TeacherLabels, test: Dataset | None
+) -> Task:
+    parts = [sets[part] for part in ("gold", "V", "S", "pool")]
+    ends = np.cumsum([len(part) for part in parts])
+    gold, val, selection, pool = np.split(np.arange(ends[-1]), ends[:-1])
+    inputs: np.ndarray | list[str]
+    if isinstance(parts[0].inputs, list):
+        inputs = [text for part in parts for text in part.inputs]
+    else:
+        inputs = np.concatenate([np.asarray(part.inputs) for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    y[pool] = -1
+    ids = np.concatenate([part.ids for part in parts])
+    return Task(
+        name=name,
+        kind=parts[0].kind,
+        classes=labels.classes,
+        ids=ids,
+        inputs=inputs,
+        y=y,
+        split=Split(gold, val, selection, pool),
+        labels=labels.take(ids[labels.has(ids)]),
+        test=test,
+        features=parts[0].features,
+    )

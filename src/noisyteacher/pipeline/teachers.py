@@ -1,0 +1,240 @@
+"""Models that can label: a saved student, a Hugging Face text classifier, a function of yours."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.data import Dataset, Tokens, Views
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.models import Network, TextEncoder
+from noisyteacher.pipeline.inputs import InputFormat
+from noisyteacher.pipeline.matching import with_features
+from noisyteacher.pipeline.student import Student
+from noisyteacher.pipeline.student_folder import is_student, load_student
+from noisyteacher.train.predict import label
+
+
+class Teacher(Protocol):
+    """Anything that labels some examples, a batch at a time."""
+
+    name: str
+    classes: tuple[str, ...] | None
+
+    def fingerprint(self) -> str:
+        """Another one for other weights, as far as that can be seen."""
+        ...
+
+    def arranged(self, source: Dataset) -> Dataset:
+        """The examples as it reads them, a table's columns in its own order; else refused."""
+        ...
+
+    def say(
+        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
+    ) -> TeacherLabels:
+        """Labels of these examples."""
+        ...
+
+
+class ModelTeacher:
+    """A student (or a classifier loaded as one) on a device."""
+
+    def __init__(
+        self,
+        student: Student,
+        name: str,
+        *,
+        device: torch.device,
+        k: int | None = None,
+        embeddings: bool = False,
+        view_passes: int = 0,
+    ) -> None:
+        self.name = name
+        self.classes: tuple[str, ...] | None = student.classes
+        self._student, self._device = student, device
+        self._views: Views = student.inputs.views()
+        self._k, self._embeddings, self._view_passes = k, embeddings, view_passes
+        if view_passes == 1:
+            raise InputError("A spread over views needs at least 2 view passes.")
+        if view_passes and not hasattr(self._views, "crop"):
+            raise InputError(
+                f"Per-view statistics need images, and this model reads {student.inputs.kind}s."
+            )
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for name, value in sorted(self._student.network.state_dict().items()):
+            digest.update(name.encode() + value.cpu().contiguous().view(-1).numpy().tobytes())
+        return digest.hexdigest()
+
+    def arranged(self, source: Dataset) -> Dataset:
+        inputs = self._student.inputs
+        if source.kind != inputs.kind:
+            raise InputError(f"{self.name} reads {inputs.kind}s, not {source.kind}s.")
+        return with_features(source, inputs.columns, f"what {self.name} was trained on")
+
+    def say(
+        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
+    ) -> TeacherLabels:
+        network = self._student.network
+        return label(
+            _Built(network),
+            network.state_dict(),
+            self._student.inputs.tensors(inputs),
+            self._views,
+            ids=ids,
+            classes=self.classes,
+            k=self._k,
+            device=self._device,
+            batch_size=batch_size,
+            embeddings=self._embeddings,
+            view_passes=self._view_passes,
+            seed=seed,
+            name=self.name,
+        )
+
+
+class _Built:
+    """A network that is there already, so that every shard uses the same one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+
+    def build(self) -> nn.Module:
+        return self._network
+
+
+Function = Callable[[list[Any], Any], Any]
+
+
+class FunctionTeacher:
+    """A function of the user's own: (ids, inputs) of one batch -> logits (b, L)."""
+
+    def __init__(
+        self, function: Function, name: str, classes: Sequence[str] | None, k: int | None = None
+    ) -> None:
+        self.name, self.classes = name, None if classes is None else tuple(classes)
+        self._function, self._k = function, k
+
+    def fingerprint(self) -> str:
+        """Its name and the file it stands in; what that imports cannot be seen from here."""
+        try:
+            source = inspect.getsourcefile(self._function)
+            code = Path(source).read_bytes() if source else b""
+        except (OSError, TypeError):
+            code = b""
+        return f"{self.name} {hashlib.sha256(code).hexdigest()}"
+
+    def arranged(self, source: Dataset) -> Dataset:
+        """It gets whatever the files hold."""
+        return source
+
+    def say(
+        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
+    ) -> TeacherLabels:
+        parts = []
+        for start in range(0, len(ids), batch_size):
+            some = slice(start, start + batch_size)
+            parts.append(self._logits(ids[some].tolist(), inputs[some]))
+        logits = np.concatenate(parts)
+        return TeacherLabels.from_logits(ids, logits, self.classes, self._k, teacher=self.name)
+
+    def _logits(self, ids: list[Any], inputs: np.ndarray | list[str]) -> np.ndarray:
+        said = self._function(ids, inputs)
+        logits = np.asarray(said.detach().cpu() if isinstance(said, Tensor) else said, np.float32)
+        if logits.ndim != 2 or len(logits) != len(ids):
+            raise InputError(
+                f"{self.name} must return logits ({len(ids)}, classes) for {len(ids)} inputs, not "
+                f"an array of shape {logits.shape}."
+            )
+        return logits
+
+
+def open_teacher(
+    model: str,
+    *,
+    device: torch.device,
+    classes: Sequence[str] | None = None,
+    k: int | None = None,
+    embeddings: bool = False,
+    view_passes: int = 0,
+    max_length: int = 256,
+) -> Teacher:
+    """The model that a folder, a Hugging Face name or ``package.module:function`` names."""
+    module, colon, function = model.partition(":")
+    if colon and module and function.isidentifier() and not Path(model).exists():
+        if embeddings or view_passes:
+            raise InputError("Embeddings and view statistics need a model, not a function.")
+        return FunctionTeacher(_import_function(module, function), model, classes, k)
+    student = load_student(model) if is_student(model) else _hugging_face(model, max_length)
+    if classes is not None:
+        student.classes = _renamed(student.classes, classes, model)
+    return ModelTeacher(
+        student, model, device=device, k=k, embeddings=embeddings, view_passes=view_passes
+    )
+
+
+def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[str, ...]:
+    """Other names for a model's classes, in its order; names that it has keep their places."""
+    if len(names) != len(own):
+        raise InputError(f"{model} has {len(own)} classes, and {len(names)} were named.")
+    if set(names) == set(own):
+        return own
+    shared = sorted(set(names) & set(own))
+    if shared:
+        raise InputError(
+            f"{model} has the classes {first_few(own, 5)}. Some of the names given are among them "
+            f"({first_few(shared, 5)}), others are not: give all its own names, or all new ones in "
+            "its order."
+        )
+    return tuple(names)
+
+
+def _import_function(module: str, function: str) -> Function:
+    """Import the user's own code, from the current folder too, as ``python -m`` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{module}:{function} cannot be imported: {error}.") from error
+    if not callable(found):
+        raise InputError(f"{module}:{function} is not a function.")
+    imported: Function = found
+    return imported
+
+
+def _hugging_face(model: str, max_length: int) -> Student:
+    """A Hugging Face sequence classifier, by folder or name, as a student of texts."""
+    try:
+        from transformers import AutoConfig
+    except ImportError as error:
+        raise InputError(
+            f"{model} is not a student's folder; Hugging Face classifiers need transformers: "
+            "install it with `pip install 'noisyteacher[hf]'`."
+        ) from error
+    try:
+        config = AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{model} is neither a saved student, nor a Hugging Face classifier, nor "
+            "package.module:function."
+        ) from error
+    names = tuple(str(config.id2label[i]) for i in range(config.num_labels))
+    network: Network = TextEncoder(model, len(names)).build()
+    student = Student(
+        network.spec, network.state_dict(), names, InputFormat("text", Tokens(model, max_length))
+    )
+    student.__dict__["network"] = network.eval()
+    return student

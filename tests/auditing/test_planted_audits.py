@@ -1,0 +1,292 @@
+"""Each planted trait is found, named and acted upon, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import audit_teachers as teachers
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from noisyteacher.auditing import audit
+from noisyteacher.core.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import parse
+
+
+def look(planted, **more):
+    return audit(planted.val, planted.y, pool=planted.pool, replicates=200, **more)
+
+
+def codes(result):
+    return {finding.code for finding in result.findings}
+
+
+def advice(result):
+    return " ".join(result.recommendation.reasons)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_calibrated_teacher(seed):
+    result = look(teachers.calibrated(seed))
+    assert codes(result) == {"calibrated"}
+    assert result.warnings == []
+    assert result.recommendation.method == "Consistency(inner=SLaM())"
+    assert result.recommendation.without_views == "SLaM()"
+    assert "calibrated" in advice(result)
+    assert result.recommendation.temperature == 1.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_overconfident_teacher(seed):
+    result = look(teachers.overconfident(seed))
+    assert codes(result) == {"overconfident"}
+    assert "overconfident" in advice(result)
+    assert result.recommendation.temperature == pytest.approx(3, rel=0.2)
+    assert result.numbers.quality.after.ece.value < result.numbers.quality.before.ece.value
+
+
+def test_an_underconfident_teacher():
+    result = look(teachers.overconfident(sharper=0.5))
+    assert codes(result) == {"underconfident"}
+    assert result.recommendation.temperature == pytest.approx(0.5, rel=0.2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_broken_class(seed):
+    result = look(teachers.broken_class(seed))
+    assert {"broken_class", "classes_differ"} <= codes(result)
+    assert [c.name for c in result.numbers.per_class.classes if c.broken] == ["2"]
+    assert result.numbers.per_class.classes[2].confused_with == "3"
+    assert "'2'" in advice(result)
+    assert result.recommendation.method == "Consistency(inner=SLaM(hard=True, per_class=True))"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_shifted_val(seed):
+    result = look(teachers.shifted_val(seed))
+    assert "shifted" in codes(result)
+    assert "leaked" not in codes(result)
+    assert "shifted" in advice(result)
+    assert any("shifted" in text for text in result.warnings)
+    drift = result.numbers.drift
+    assert drift.margin.val_is_lower
+    assert drift.reweighted_accuracy.value > result.numbers.quality.accuracy.value
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leaked_val(seed):
+    result = look(teachers.leaked_val(seed))
+    assert "leaked" in codes(result)
+    assert "nearly_perfect" not in codes(result)
+    assert not result.recommendation.slam_helps
+    assert "leaked" in advice(result)
+    assert "SLaM is not likely to help here" in advice(result)
+
+
+def test_a_real_teacher_that_was_trained_on_v():
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(1).permutation(len(y))
+    gold, val = order[:60], order[60:360]
+    for seen, leaked in ((gold, False), (order[:360], True)):
+        teacher = LogisticRegression(C=10, max_iter=300).fit(x[seen] / 16, y[seen])
+        labels = TeacherLabels.from_probs(order, teacher.predict_proba(x[order] / 16))
+        result = audit(labels, y[val], val, gold_ids=gold, replicates=50)
+        assert ("leaked" in codes(result)) == leaked
+
+
+def test_a_teacher_worse_than_gold_only():
+    x, y, probs = teachers.with_inputs(teacher_right=0.6)
+    result = audit(probs, y, inputs=x, replicates=200)
+    assert "worse_than_gold" in codes(result)
+    assert not result.recommendation.distill
+    assert result.recommendation.method == "GoldOnly()"
+    assert "Do not distil this teacher" in advice(result)
+    assert "SLaM is not likely to help here" in advice(result)
+
+
+def test_a_teacher_better_than_gold_only():
+    x, y, probs = teachers.with_inputs(n=1_000, teacher_right=0.95)
+    result = audit(probs, y, inputs=x, replicates=200)
+    assert "worth_it" in codes(result)
+    assert result.recommendation.distill
+
+
+def test_the_probe_learns_nothing_from_the_rows_it_is_judged_on():
+    rng = np.random.default_rng(0)
+    _, _, probs = teachers.with_inputs(n=400)
+    probe = audit(probs, rng.integers(0, 2, 400), inputs=rng.normal(size=(400, 600))).numbers.probe
+    assert 0.4 < probe.accuracy.value < 0.6
+
+
+def test_the_probe_learns_from_a_too():
+    x, y, probs = teachers.with_inputs(n=600)
+    few, rest = slice(0, 40), slice(40, 600)
+    alone = audit(probs[few], y[few], inputs=x[few], replicates=50).numbers.probe
+    both = audit(
+        probs[few], y[few], inputs=x[few], gold_inputs=x[rest], gold_y=y[rest], replicates=50
+    ).numbers.probe
+    assert (alone.rows, both.rows) == (40, 600)
+    assert both.accuracy.value > alone.accuracy.value
+
+
+def test_the_probe_reads_texts():
+    rng = np.random.default_rng(0)
+    _, y, probs = teachers.with_inputs(n=300)
+    words = np.array([["dull", "flat", "film"], ["bright", "funny", "film"]])
+    texts = [" ".join(rng.choice(words[label], 6)) for label in y]
+    result = audit(probs, y, inputs=texts, replicates=50)
+    assert result.numbers.probe.accuracy.value > 0.95
+    assert result.numbers.probe.kind == "text"
+
+
+def test_a_nearly_perfect_teacher():
+    result = look(teachers.calibrated(scale=60.0))
+    assert "nearly_perfect" in codes(result)
+    assert result.recommendation.method == "Vanilla()"
+    assert "SLaM is not likely to help here" in advice(result)
+
+
+def test_a_val_that_is_too_small():
+    result = look(teachers.calibrated(n=40))
+    assert "small_val" in codes(result)
+    assert not result.recommendation.slam_helps
+    assert "V is too small" in advice(result)
+    assert result.recommendation.val_rows >= 160
+    told = next(f.text for f in result.findings if f.code == "small_val")
+    assert "nothing can be said of how far the alpha curve is off" in told
+
+
+def test_a_teacher_that_only_guesses():
+    planted = teachers.calibrated()
+    y = np.random.default_rng(1).integers(0, 5, len(planted.y))
+    result = look(planted._replace(y=y))
+    assert "nothing_trusted" in codes(result)
+    assert result.recommendation.method == "GoldOnly()"
+
+
+def test_two_classes_in_the_wrong_order():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    right = rng.beta(4, 2, 400)  # the chance it gives to the true class
+    probs = np.where(y[:, None] == np.arange(2), right[:, None], 1 - right[:, None])
+    assert "swapped" not in codes(audit(probs, y, replicates=200))
+    turned = audit(probs[:, ::-1], y, replicates=200)
+    assert any("look swapped" in warning for warning in turned.warnings)
+
+
+def test_a_teacher_that_never_doubts():
+    planted = teachers.calibrated(0)
+    sure = np.eye(planted.val.shape[1])[planted.val.argmax(1)]
+    result = audit(sure, planted.y, replicates=200)
+    assert "hard_labels" in codes(result)
+    assert "every label is trusted alike" in advice(result)
+    assert "margins tell where" not in advice(result)
+
+
+def test_the_advice_is_for_what_the_student_reads():
+    planted = teachers.calibrated(0)
+    assert look(planted, kind="image").recommendation.method == "Consistency(inner=SLaM())"
+    tables = look(planted, kind="table").recommendation
+    assert tables.method == tables.without_views == "SLaM()"
+    with pytest.raises(InputError, match="not 'sound'"):
+        look(planted, kind="sound")
+
+
+def test_a_large_pool_makes_no_difference_out_of_a_tiny_one():
+    planted = teachers.calibrated(n=3_000)
+    pool = np.concatenate([teachers.chances(np.random.default_rng(9), 200_000, 2.06)[1]])
+    assert codes(look(planted._replace(pool=pool))) == {"calibrated"}
+
+
+def test_shared_ids_are_named():
+    planted = teachers.calibrated()
+    val = TeacherLabels.from_probs(np.arange(1_000), planted.val)
+    pool = TeacherLabels.from_probs(np.arange(990, 4_990), planted.pool)
+    result = audit(val, planted.y, pool=pool, gold_ids=[3, 4, 4_989, 8_000], replicates=50)
+    leakage = result.numbers.leakage
+    assert leakage.val_in_gold == ["3", "4"]
+    assert leakage.val_in_pool == [str(i) for i in range(990, 1_000)]
+    assert leakage.gold_in_pool == ["4989"]
+    assert {"val_in_gold", "val_in_pool", "gold_in_pool"} <= codes(result)
+    assert result.numbers.pool_rows == 4_000 - 11
+
+
+def test_the_rest_of_the_store_is_the_pool():
+    planted = teachers.calibrated()
+    both = TeacherLabels.from_probs(np.arange(5_000), np.concatenate([planted.val, planted.pool]))
+    apart = look(planted).to_dict()
+    joined = audit(both, planted.y, np.arange(1_000), replicates=200).to_dict()
+    assert joined == apart
+    shuffled = np.random.default_rng(0).permutation(1_000)
+    again = audit(both, planted.y[shuffled], shuffled, gold_ids=[4_000], replicates=50)
+    assert again.numbers.pool_rows == 3_999
+    assert again.numbers.quality.accuracy.value == pytest.approx(
+        apart["numbers"]["quality"]["accuracy"]["value"]
+    )
+
+
+def test_without_a_pool_v_stands_in():
+    planted = teachers.calibrated()
+    result = audit(planted.val, planted.y, replicates=50)
+    assert codes(result) == {"no_pool", "calibrated"}
+    assert result.numbers.drift is None
+    assert result.numbers.trust.rows == 1_000
+
+
+def test_top_classes_only_ask_for_more_when_the_shortlist_is_longer():
+    rng = np.random.default_rng(0)
+    _, chance, y = teachers.chances(rng, 3_000, 1.0, 50)
+    labels = TeacherLabels.from_probs(np.arange(3_000), chance, k=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = audit(labels, y[:1_000], np.arange(1_000), lower_bound=0.2, replicates=50)
+    assert "unreachable_k" in codes(result)
+    assert result.recommendation.k == "level"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        teachers.calibrated(classes=2),
+        teachers.broken_class(),
+        teachers.leaked_val(),
+        teachers.calibrated(n=40),
+        teachers.calibrated(scale=60.0),
+    ],
+)
+@pytest.mark.parametrize("lower_bound", [0.5, 0.7])
+def test_recommended_methods_can_be_parsed(planted, lower_bound):
+    advised = look(planted, lower_bound=lower_bound).recommendation
+    for text in (advised.method, advised.without_views, *advised.rivals):
+        assert repr(parse(text)) == text
+
+
+def test_reasons_name_no_file_that_an_installed_package_lacks():
+    said = advice(look(teachers.calibrated(0)))
+    assert "Inside Consistency" in said
+    assert "results/" not in said
+
+
+def test_the_same_seed_gives_the_same_audit():
+    planted = teachers.calibrated()
+    one, two, other = (look(planted, seed=seed) for seed in (1, 1, 2))
+    assert one == two
+    assert one.numbers.quality.accuracy != other.numbers.quality.accuracy
+
+
+def test_it_is_json_and_text():
+    names = ["<script>", "b", "c", "d", "e" * 80]
+    planted = teachers.broken_class()
+    labels = TeacherLabels.from_probs(np.arange(1_000), planted.val, names, teacher="big one")
+    result = audit(labels, [names[label] for label in planted.y], replicates=50)
+    plain = result.to_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    text = result.summary()
+    assert str(result) == text
+    for part in ("big one", "<script>", "Findings", result.recommendation.method, "accuracy"):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 110
