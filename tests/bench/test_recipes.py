@@ -35,6 +35,7 @@ SMOKED = {
     "cifar100-fidelity": "Fidelity(1.0);Fidelity(1.0, inner=SLaM())",
     "cifar100-temperature": "Temperature(2.0, 0.5)",
     "cifar100-losses": "SLaM(base=TaylorCE(2));SLaM(base=PolyLoss())",
+    "cifar100-outside": None,
     "ablations": None,
     "celeba": "SLaM(k=2)",
     "imagenet": "SLaM(lower_bound=0.6, k=5)",

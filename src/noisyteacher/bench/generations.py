@@ -40,7 +40,7 @@ def second_labels(
     for trial, group in jobs.items():
         if run.leads:
             said = said_together(
-                _problem(run, splits[trial], start),
+                _problem(run, splits[trial], start, trial),
                 [students[job.name] for job in group],
                 run.dataset.classes,
                 run.device,
@@ -57,10 +57,10 @@ def _name(run: BenchRun, labeled: int, trial: int) -> str:
     return f"{labeled}_{slug(told)}_{trial}_{training.epochs}epochs_gold{training.gold_repeat}"
 
 
-def _problem(run: BenchRun, parts: Split, start: Start) -> Problem:
+def _problem(run: BenchRun, parts: Split, start: Start, trial: int) -> Problem:
     recipe = run.recipe
     assert recipe.second is not None
-    init = start.init if recipe.starts_pretrained(recipe.second.first) else None
+    init = start.inits[trial] if recipe.starts_pretrained(recipe.second.first) else None
     return run.problem(parts, recipe.student, run.data, init)
 
 
@@ -69,7 +69,7 @@ def _first_jobs(
 ) -> list[Job]:
     labels = start.labels if SOFT_LABELS in generation.first.needs else None
     return first_jobs(
-        _problem(run, parts, start),
+        _problem(run, parts, start, trial),
         generation.first,
         labels,
         generation.students,

@@ -17,6 +17,7 @@ from noisyteacher.bench.students import (
     missing_students,
     second_students,
 )
+from noisyteacher.bench.teacher import pretrained_names
 from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
 from noisyteacher.methods import GoldOnly
@@ -111,20 +112,25 @@ def make_plan(recipe: Recipe, out: str | Path, options: RunOptions) -> Plan:
 
 def _gold_stages(run: BenchRun, timer: _Timer, labeled: int) -> Iterator[Stage]:
     recipe = run.recipe
-    if run.given is None and not (run.folder / "labels" / str(labeled)).exists():
+    # One teacher with rows of its own serves all sizes.
+    first = not recipe.outside or labeled == recipe.labeled[0]
+    if run.given is None and first and not run.labels_path(labeled).exists():
         teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
-        yield _stage(run, timer, labeled, "teacher on A", *teacher, count=1, rows=labeled)
-    finished = checkpoint_path(run.folder, f"{labeled}_pretrained")
-    if recipe.pretraining is not None and recipe.uses_pretraining and not finished.exists():
+        what, rows = ("teacher", recipe.outside) if recipe.outside else ("teacher on A", labeled)
+        yield _stage(run, timer, labeled, what, *teacher, count=1, rows=rows)
+    names = pretrained_names(recipe, labeled, recipe.trials)
+    count = sum(not checkpoint_path(run.folder, name).exists() for name in set(names))
+    if recipe.pretraining is not None and recipe.uses_pretraining and count:
         pretrained = (recipe.student, run.data, recipe.pretraining)
-        yield _stage(run, timer, labeled, "student on A", *pretrained, count=1, rows=labeled)
+        yield _stage(run, timer, labeled, "student on A", *pretrained, count=count, rows=labeled)
 
 
 def _stages(
     run: BenchRun, timer: _Timer, labeled: int, todo: Sequence[PlannedStudent]
 ) -> Iterator[Stage]:
     recipe = run.recipe
-    rows = len(run.dataset) - recipe.selection
+    whole = len(run.dataset) - recipe.selection
+    rows = whole if recipe.pool is None else recipe.pool + labeled
     student = (recipe.student, run.data, recipe.student_training)
     trials = {s.trial for s in todo if s.generation == 2}
     if recipe.second is not None and trials:

@@ -22,10 +22,16 @@ class Arm:
     val_role: ValRole = "gold"
     pretrained: bool = True  # False: random weights even where the recipe pre-trains on A
     methods: tuple[Method, ...] | None = None  # None: all of the recipe's
+    weight_decay: float | None = None  # of its students; None: the recipe's
 
     def recipe_name(self, recipe: Recipe) -> str:
         """What its rows call their recipe."""
         return f"{recipe.name}{ARM_MARK}{self.name}" if self.name else recipe.name
+
+    def training(self, recipe: Recipe) -> TrainConfig:
+        """How its students are trained."""
+        config, decay = recipe.student_training, self.weight_decay
+        return config if decay is None else _with_decay(config, decay)
 
 
 ARM_MARK = " / "
@@ -66,6 +72,8 @@ class Recipe:
     pretrain: Literal["all", "needed"] = "all"  # which methods start from it
     val: int = 500
     selection: int = 500
+    outside: int = 0  # rows that the teacher alone learns from; 0: it learns from A, see BenchRun
+    pool: int | None = None  # only with ``outside``: rows of the pool, the same for every A
     trials: int = 3
     seed: int = 0
     stratified: bool = False
@@ -83,6 +91,13 @@ class Recipe:
             raise InputError(f"trials must be at least 1, not {self.trials}.")
         if not self.labeled or not self.methods:
             raise InputError(f"The recipe {self.name!r} has no labelled size or no method.")
+        if bool(self.outside) != bool(self.pool):
+            raise InputError("A recipe whose teacher has rows of its own names outside and pool.")
+        if self.outside and (self.second or any(arm.val_role != "gold" for arm in self.arms)):
+            raise InputError(
+                "Where the teacher has rows of its own, A is V too: it must be trained on with its "
+                "true labels, so that no arm can leave V out and no second generation can follow."
+            )
         _refuse(
             [] if self.pretraining else self.all_methods,
             frozenset({PRETRAINED}),
@@ -166,7 +181,9 @@ class Recipe:
         plain = replace(
             self, student_training=replace(self.student_training, epochs=1, gold_repeat=1)
         )
-        names = [f.name for f in fields(self) if f.name not in _TOLD_BY_ROWS]
+        # Folders of runs made before these settings existed lack them, and go on.
+        unused = () if self.outside else ("outside", "pool")
+        names = [f.name for f in fields(self) if f.name not in (*_TOLD_BY_ROWS, *unused)]
         told = {name: repr(getattr(plain, name)) for name in names}
         if self.second is not None:
             # Rows tell the generation, and not whose labels it learned.

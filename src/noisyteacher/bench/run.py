@@ -21,7 +21,7 @@ from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
-from noisyteacher.data import Dataset, Split, load_dataset, split
+from noisyteacher.data import Dataset, Split, load_dataset, split, split_outside
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelSpec
@@ -110,8 +110,23 @@ class BenchRun:
         self.wait_for_all()
         return rows
 
+    def labels_path(self, labeled: int) -> Path:
+        """Where the teacher's labels are stored: one store for all sizes if it did not learn A."""
+        return self.folder / "labels" / ("outside" if self.recipe.outside else str(labeled))
+
     def split(self, labeled: int, trial: int) -> Split:
+        """The parts of a trial; a teacher with rows of its own has A as V, see split_outside."""
         recipe = self.recipe
+        if recipe.pool is not None:
+            return split_outside(
+                self.dataset.y,
+                labeled,
+                recipe.outside,
+                recipe.pool,
+                selection=recipe.selection,
+                seed=recipe.seed,
+                trial=trial,
+            )
         return split(
             self.dataset.y,
             labeled,

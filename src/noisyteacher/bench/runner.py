@@ -67,7 +67,7 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     if not missing:
         return True
     splits = [run.split(labeled, trial) for trial in range(recipe.trials)]
-    start = make_start(run, labeled, splits[0].gold)
+    start = make_start(run, labeled, splits)
     if start is None:
         return False
     if not _train_students(run, labeled, first, splits, start, lambda _: start.labels):
@@ -98,13 +98,13 @@ def _train_students(
             s.job(
                 recipe,
                 labeled,
-                run.problem(splits[s.trial], recipe.student, run.data, start.init),
+                run.problem(splits[s.trial], recipe.student, run.data, start.inits[s.trial]),
                 labels_for(s),
             )
             for s in group
         ]
         _draw_alpha(run, labeled, jobs)
-        done = run.train(jobs, recipe.student_training)
+        done = run.train(jobs, group[0].arm.training(recipe))
         for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
                 append_row(run.results, student.row(recipe, labeled, facts, trained))

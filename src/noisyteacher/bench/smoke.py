@@ -23,6 +23,7 @@ def smoke(recipe: Recipe) -> Recipe:
     """A few rows, tiny models, at most a dozen methods, few steps; its name says so."""
     pretraining = recipe.pretraining
     every = -(-len(recipe.methods) // MOST_METHODS)
+    outside = {"outside": 30, "pool": 40} if recipe.outside else {}
     return recipe.variant(
         "smoke",
         labeled=(24,),
@@ -31,6 +32,7 @@ def smoke(recipe: Recipe) -> Recipe:
         methods=recipe.methods[::every],
         trials=1,
         at_most=120,
+        **outside,
         teacher=_tiny(recipe.teacher),
         student=_tiny(recipe.student),
         teacher_training=_short(recipe.teacher_training, 1),

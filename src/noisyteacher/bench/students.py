@@ -133,9 +133,14 @@ def stopped_students(recipe: Recipe, rows: Sequence[Row], folder: Path) -> dict[
 
 
 def cohorts(students: Sequence[PlannedStudent], size: int) -> Iterator[list[PlannedStudent]]:
-    """Groups that train side by side: of equal cost per step, and of nearly equal size."""
-    for passes in sorted({len(s.method.views) for s in students}):
-        alike = [s for s in students if len(s.method.views) == passes]
+    """Groups that train side by side: of equal cost and settings, and of nearly equal size."""
+
+    def kind(student: PlannedStudent) -> tuple[int, float]:
+        decay = student.arm.weight_decay
+        return len(student.method.views), -1.0 if decay is None else decay
+
+    for wanted in sorted({kind(s) for s in students}):
+        alike = [s for s in students if kind(s) == wanted]
         groups = np.array_split(np.arange(len(alike)), -(-len(alike) // size))
         yield from ([alike[i] for i in group] for group in groups)
 

@@ -1,18 +1,24 @@
-"""What is made once per size of A: the teacher, its stored labels, and the student's start."""
+"""What students start with: the teacher's stored labels and weights trained on A.
+
+Both are made once per size of A. A teacher with rows of its own is trained once for all sizes and
+trials, and as A is drawn anew in each trial, so are the weights that its students start from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
+from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, SOFT_LABELS, VIEW_STATISTICS, GoldOnly, Method
+from noisyteacher.models import ModelSpec
 from noisyteacher.train import Job, TrainConfig, TrainData, Trained
 from noisyteacher.train.predict import label
 
@@ -25,21 +31,32 @@ class Start:
 
     labels: TeacherLabels | None  # None where no method wants any
     teacher_accuracy: float | None
-    init: dict[str, Tensor] | None
+    inits: tuple[dict[str, Tensor] | None, ...]  # of each trial
 
 
-def make_start(run: BenchRun, labeled: int, gold: np.ndarray) -> Start | None:
-    """The teacher's labels and the pre-trained student; None where time ran out."""
-    jobs = _gold_jobs(run, labeled, gold)
-    done = _train_alike(run, jobs)
+def make_start(run: BenchRun, labeled: int, splits: Sequence[Split]) -> Start | None:
+    """The teacher's labels and the pre-trained students; None where time ran out."""
+    done = _train_alike(run, _gold_jobs(run, labeled, splits))
     if done is None:
         return None
-    pretrained = done.get("pretrained")
-    init = None if pretrained is None else pretrained.state
+    names = pretrained_names(run.recipe, labeled, len(splits))
+    inits = tuple(done[name].state if name in done else None for name in names)
     if run.given is not None:
-        return Start(run.given, _accuracy_of_labels(run, run.given, gold), init)
-    labels = _stored_labels(run, labeled, done["teacher"], run.recipe.all_methods)
-    return Start(labels, done["teacher"].accuracy.last, init)
+        return Start(run.given, _accuracy_of_labels(run, run.given, splits[0]), inits)
+    teacher = done[teacher_name(run.recipe, labeled)]
+    labels = _stored_labels(run, labeled, teacher, run.recipe.all_methods)
+    return Start(labels, teacher.accuracy.last, inits)
+
+
+def teacher_name(recipe: Recipe, labeled: int) -> str:
+    """What the teacher's checkpoint is called."""
+    return "outside_teacher" if recipe.outside else f"{labeled}_teacher"
+
+
+def pretrained_names(recipe: Recipe, labeled: int, trials: int) -> list[str]:
+    """What the checkpoints of the students' starts are called, trial by trial."""
+    name = f"{labeled}_pretrained"
+    return [f"{name}_{trial}" if recipe.outside else name for trial in range(trials)]
 
 
 @dataclass(frozen=True)
@@ -49,20 +66,28 @@ class _GoldJob:
     config: TrainConfig
 
 
-def _gold_jobs(run: BenchRun, labeled: int, gold: np.ndarray) -> dict[str, _GoldJob]:
-    """The teacher and the student's pre-training: gold set A alone."""
-    recipe, none = run.recipe, np.empty(0, np.int64)
-    parts = Split(np.asarray(gold, np.int64), none, none, none)
-    wanted = {}
-    if run.given is None:
-        wanted["teacher"] = (recipe.teacher, run.teacher_data, recipe.teacher_training)
-    if recipe.pretraining is not None and recipe.uses_pretraining:
-        wanted["pretrained"] = (recipe.student, run.data, recipe.pretraining)
+def _gold_jobs(run: BenchRun, labeled: int, splits: Sequence[Split]) -> dict[str, _GoldJob]:
+    """The teacher and the students' pre-training: A alone, or the teacher's own rows."""
+    recipe = run.recipe
     jobs = {}
-    for role, (model, data, config) in wanted.items():
-        problem = run.problem(parts, model, data)
-        job = problem.job(f"{labeled}_{role}", GoldOnly(), None, seed=recipe.seed)
-        jobs[role] = _GoldJob(job, data, config)
+
+    def add(
+        name: str, rows: np.ndarray, model: ModelSpec, data: TrainData, config: TrainConfig
+    ) -> None:
+        none = np.empty(0, np.int64)
+        parts = Split(np.asarray(rows, np.int64), none, none, none)
+        job = run.problem(parts, model, data).job(name, GoldOnly(), None, seed=recipe.seed)
+        jobs[name] = _GoldJob(job, data, config)
+
+    if run.given is None:
+        taught = splits[0].outside if recipe.outside else splits[0].gold
+        teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
+        add(teacher_name(recipe, labeled), taught, *teacher)
+    if recipe.pretraining is not None and recipe.uses_pretraining:
+        names = pretrained_names(recipe, labeled, len(splits))
+        for name, parts in dict(zip(names, splits, strict=True)).items():
+            gold = parts.val if recipe.outside else parts.gold
+            add(name, gold, recipe.student, run.data, recipe.pretraining)
     return jobs
 
 
@@ -98,7 +123,7 @@ def _stored_labels(
     needs = frozenset[str]().union(*(method.needs for method in methods))
     if not needs & {SOFT_LABELS, *_EXTRAS}:
         return None
-    path = run.folder / "labels" / str(labeled)
+    path = run.labels_path(labeled)
     have = frozenset(TeacherLabels.open(path).extras) if path.exists() else None
     wanted = {name for need, name in _EXTRAS.items() if need in needs}
     # Other methods were promised what is stored already.
@@ -116,7 +141,7 @@ def _stored_labels(
             embeddings=_EXTRAS[EMBEDDINGS] in wanted,
             view_passes=run.recipe.view_passes if _EXTRAS[VIEW_STATISTICS] in wanted else 0,
             seed=run.recipe.seed,
-            name=f"{run.recipe.name}, {labeled} labels",
+            name=f"{run.recipe.name}, {run.recipe.outside or labeled} labels",
         )
         labels.save(path, overwrite=True)
     run.wait_for_all()
@@ -124,13 +149,13 @@ def _stored_labels(
     return TeacherLabels.open(path)
 
 
-def _accuracy_of_labels(run: BenchRun, labels: TeacherLabels, gold: np.ndarray) -> float:
+def _accuracy_of_labels(run: BenchRun, labels: TeacherLabels, parts: Split) -> float:
     """In percent: on the test part where the store has it, else on the training part without A."""
     dataset = run.dataset
     known = set(np.asarray(labels.ids).tolist())
     if len(dataset.test_ids) and known.issuperset(dataset.test_ids.tolist()):
         ids, y = dataset.test_ids, dataset.test_y
     else:
-        rest = np.setdiff1d(np.flatnonzero(dataset.y >= 0), gold)
+        rest = np.setdiff1d(np.flatnonzero(dataset.y >= 0), [*parts.gold, *parts.outside])
         ids, y = dataset.ids[rest], dataset.y[rest]
     return 100 * float(np.mean(labels.take(ids).hard == y))

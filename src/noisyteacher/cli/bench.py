@@ -196,7 +196,9 @@ def _students(
             changes["labeled"] = tuple(dict.fromkeys(cut))
     if methods is not None:
         changes["methods"] = parse_methods(methods)
-        changes["arms"] = tuple(replace(arm, methods=None) for arm in recipe.arms)
+        # Arms of another weight decay are there for the methods that the recipe gives them.
+        alike = (arm for arm in recipe.arms if arm.weight_decay is None)
+        changes["arms"] = tuple(replace(arm, methods=None) for arm in alike)
     if trials is not None:
         changes["trials"] = trials
     return replace(recipe, **changes)

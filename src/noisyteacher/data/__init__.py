@@ -3,7 +3,7 @@
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews, crop_resize_view
 from noisyteacher.data.load import load_dataset
-from noisyteacher.data.splits import Split, split, split_by_ids
+from noisyteacher.data.splits import Split, split, split_by_ids, split_outside
 from noisyteacher.data.strong_images import StrongImage
 from noisyteacher.data.table_views import TableViews
 from noisyteacher.data.tensors import DatasetTensors, image_tensor, to_tensors
@@ -40,5 +40,6 @@ __all__ = [
     "save_featurizer",
     "split",
     "split_by_ids",
+    "split_outside",
     "to_tensors",
 ]

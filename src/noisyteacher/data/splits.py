@@ -2,6 +2,7 @@
 
 A (gold) depends on the seed and its size alone: larger sets hold the smaller ones. V (fits the
 noise model), S (picks epochs and hyper-parameters) and U (the pool) are drawn anew in each trial.
+``split_outside`` is the split of a teacher that learned from rows of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.dataset import positions_of
 
-_GOLD_STREAM, _TRIAL_STREAM = 0, 1
+_GOLD_STREAM, _TRIAL_STREAM, _OUTSIDE_STREAM, _OUTSIDE_TRIAL_STREAM = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +29,12 @@ class Split:
     selection: np.ndarray
     pool: np.ndarray
     drawn: Mapping[str, int | bool] = field(default_factory=dict)
+    outside: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # the teacher's own
 
     def check(self, n: int) -> None:
         """Refuse positions outside 0..n-1, repeats, and examples in two sets at once."""
-        sets = {"gold": self.gold, "val": self.val, "selection": self.selection, "pool": self.pool}
+        names = ("gold", "val", "selection", "pool", "outside")
+        sets: dict[str, np.ndarray] = {name: getattr(self, name) for name in names}
         for name, rows in sets.items():
             if len(rows) and (rows.min() < 0 or rows.max() >= n):
                 raise InputError(f"{name} has positions outside 0..{n - 1}.")
@@ -94,6 +97,47 @@ def split(
         },
     )
     drawn.check(n)
+    return drawn
+
+
+def split_outside(
+    y: np.ndarray,
+    labeled: int,
+    outside: int,
+    pool: int,
+    selection: int = 500,
+    seed: int = 0,
+    trial: int = 0,
+) -> Split:
+    """Draw the parts of a teacher that learned from ``outside`` rows in none of the other parts.
+
+    The teacher's rows and the ``pool`` depend on the seed alone: they are the same for every size
+    of A and in every trial. S and A are drawn from the other rows, anew in each trial; within a
+    trial S is the same at every size, and a larger A holds the smaller ones. The teacher saw no row
+    of A, so A measures it: A is ``val``, whose true labels are trained on, and ``gold`` is empty.
+    """
+    labels = _labels(y, stratified=False)
+    known = np.flatnonzero(labels >= 0)
+    sizes = {"outside": outside, "pool": pool, "selection": selection, "labeled": labeled}
+    for name, value in (*sizes.items(), ("seed", seed), ("trial", trial)):
+        _require_whole(name, value)
+    if sum(sizes.values()) > len(known):
+        raise InputError(
+            f"The teacher's own {outside} rows, a pool of {pool}, S of {selection} and A of "
+            f"{labeled} need {sum(sizes.values())} labeled examples, and there are {len(known)}."
+        )
+    order = np.random.default_rng([_OUTSIDE_STREAM, seed]).permutation(known)
+    taught, shared, rest = np.split(order, [outside, outside + pool])
+    rest = np.random.default_rng([_OUTSIDE_TRIAL_STREAM, seed, trial]).permutation(rest)
+    drawn = Split(
+        gold=np.empty(0, np.int64),
+        val=np.sort(rest[selection : selection + labeled]),
+        selection=np.sort(rest[:selection]),
+        pool=np.sort(shared),
+        drawn={"seed": int(seed), "trial": int(trial)},
+        outside=np.sort(taught),
+    )
+    drawn.check(len(labels))
     return drawn
 
 

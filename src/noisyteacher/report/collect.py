@@ -126,7 +126,7 @@ def collect_run(
 
 
 def _stored_labels(run: BenchRun, labeled: int) -> TeacherLabels | None:
-    path = run.folder / "labels" / str(labeled)
+    path = run.labels_path(labeled)
     return TeacherLabels.open(path, extras=()) if path.exists() else run.given
 
 
@@ -176,12 +176,12 @@ def _compare(run: BenchRun, row: Row, picture_shape: tuple[int, int] | None) -> 
     if not checkpoint_path(run.folder, student.file_name(recipe, row.labeled)).exists():
         return
     parts = run.split(row.labeled, trial=0)
-    start = make_start(run, row.labeled, parts.gold)
+    start = make_start(run, row.labeled, [parts])
     if start is None:
         return
-    problem = run.problem(parts, recipe.student, run.data, start.init)
+    problem = run.problem(parts, recipe.student, run.data, start.inits[0])
     job = student.job(recipe, row.labeled, problem, start.labels)
-    trained = run.train([job], recipe.student_training)[0]
+    trained = run.train([job], student.arm.training(recipe))[0]
     pool = _some(parts.pool)
     ids, truth = run.dataset.ids[pool], run.dataset.y[pool]
     inputs = gather_rows(run.data.inputs, torch.from_numpy(pool))

@@ -13,6 +13,7 @@ from noisyteacher.bench.recipes.cifar100 import (
     cifar100_fidelity,
     cifar100_hard,
     cifar100_losses,
+    cifar100_outside,
     cifar100_temperature,
 )
 from noisyteacher.bench.recipes.digits import digits
@@ -33,6 +34,7 @@ RECIPES: dict[str, Callable[[ModelSpec | None, ModelSpec | None], Recipe]] = {
         cifar100_fidelity,
         cifar100_temperature,
         cifar100_losses,
+        cifar100_outside,
         ablations,
         celeba,
         celeba_hard,

@@ -13,7 +13,7 @@ from noisyteacher.bench.method_sets import (
     TEMPERATURE,
 )
 from noisyteacher.bench.recipe import Arm, Recipe
-from noisyteacher.methods import SLaM, Vanilla
+from noisyteacher.methods import Calibrated, Consistency, GoldOnly, SLaM, TaylorCE, Vanilla
 from noisyteacher.models import ModelSpec, ResNetCifar
 from noisyteacher.train import Adam, TrainConfig
 
@@ -100,6 +100,37 @@ def cifar100_losses(teacher: ModelSpec | None = None, student: ModelSpec | None 
     after 60 epochs: see results/RESULTS.md, where Taylor-CE inside SLaM fails.
     """
     return replace(cifar100(teacher, student), methods=OTHER_LOSSES)
+
+
+def cifar100_outside(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
+    """A teacher that knows more than the gold labels, as an LLM or a foundation model does.
+
+    It learns from 15 000 images that are in no other part, once for all sizes and trials. A also
+    measures it (V = A), and the pool is the same 28 000 images throughout; A, S and the students'
+    seeds change from trial to trial. Gold only comes with three weight decays, of which S is to
+    choose.
+
+    ``noisyteacher bench cifar100-outside --labeled 1000 --data DIR`` has three trials,
+    ``--labeled 500,2500,5000 --trials 1`` the other sizes, and ``--labeled 1000 --trials 1 --epochs
+    200 --methods "Consistency(None);Consistency(SLaM())"`` a longer training. One H200; see
+    results/RESULTS.md.
+    """
+    inner = (Vanilla(), Calibrated(Vanilla()), SLaM())
+    decays = (0.1, 1.0)
+    return replace(
+        cifar100(teacher, student),
+        name="cifar100-outside",
+        labeled=(500, 1000, 2500, 5000),
+        outside=15_000,
+        pool=28_000,
+        val=0,
+        methods=(*FLOOR, *inner, TaylorCE(), *(Consistency(method) for method in inner)),
+        arms=(
+            Arm(),
+            *(Arm(f"weight decay {d:g}", methods=(GoldOnly(),), weight_decay=d) for d in decays),
+        ),
+        student_training=replace(small_image_training(60), eval_every=4, checkpoint_every=20),
+    )
 
 
 def ablations(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
