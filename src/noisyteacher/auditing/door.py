@@ -8,12 +8,12 @@ import numpy as np
 
 from noisyteacher.auditing.bootstrap import Bootstrap
 from noisyteacher.auditing.findings import find
-from noisyteacher.auditing.gold import class_numbers
 from noisyteacher.auditing.measure import Case, GoldInputs, measure
 from noisyteacher.auditing.probe import Features, read_features
 from noisyteacher.auditing.recommend import recommend
 from noisyteacher.auditing.result import Audit
 from noisyteacher.core.errors import InputError
+from noisyteacher.io.classes import class_numbers
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
 from noisyteacher.labels.ids import IdLookup, check_unique, clean_ids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from os import PathLike
@@ -11,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Int
-from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.io.classes import class_numbers, is_unknown
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.class_names import is_unknown, places_of
 from noisyteacher.labels.ids import check_unique
 from noisyteacher.labels.importers.user_tables import (
     ID_COLUMNS,
@@ -132,37 +129,3 @@ def _without_unlabelled(gold: Gold, where: Path) -> Gold:
             stacklevel=3,
         )
     return known
-
-
-def class_numbers(y: Any, classes: Sequence[str], where: str = "y") -> Int[np.ndarray, " n"]:
-    """Classes as int64: integers as they stand, texts as class names, else as numbers in text."""
-    if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
-    try:
-        array = np.asarray(y)
-    except ValueError:
-        raise InputError("y must have one true class per row, but its rows differ.") from None
-    if array.ndim != 1:
-        raise InputError(f"y must have one true class per row, but its shape is {array.shape}.")
-    if array.dtype.kind in "iu":
-        numbers = [name for name in classes if re.match(r"^-?[0-9]+$", name)]
-        if numbers and list(classes) != [str(i) for i in range(len(classes))]:
-            raise InputError(
-                f"y holds whole numbers, and classes are called {first_few(numbers)}, which are "
-                "not their places; give y as class names."
-            )
-        return array.astype(np.int64)
-    listed = array.tolist()
-    if array.dtype.kind not in "UO" or not all(isinstance(name, str) for name in listed):
-        if array.size == 0:
-            return np.empty(0, np.int64)
-        raise InputError(f"y must hold class names or whole numbers, but it is {array.dtype}.")
-    used = list(dict.fromkeys(listed))
-    place = places_of(used, classes, where)
-    strange = [name for name in used if name not in place]
-    if strange:
-        raise InputError(
-            f"the labels {first_few(strange)} of {where} are no classes of this teacher; its "
-            f"classes are {first_few(classes, 10)}."
-        )
-    return np.array([place[name] for name in listed], np.int64)

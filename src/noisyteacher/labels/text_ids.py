@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from noisyteacher.core.errors import InputError, first_few
-
-# Without a sign and without leading zeros, and small enough for 64 bits.
-WHOLE_NUMBER = r"^(0|[1-9][0-9]{0,17})$"
+from noisyteacher.io.classes import WHOLE_NUMBER
 
 
 def with_whole_ids(table: Any, column: str) -> Any:

@@ -12,8 +12,8 @@ import numpy as np
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import Dataset
 from noisyteacher.data.dataset import take_rows
+from noisyteacher.io.classes import is_unknown, places_of
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.class_names import is_unknown, places_of
 
 
 def warn(text: str) -> None:

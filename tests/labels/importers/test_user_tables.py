@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.labels.class_names import is_unknown, places_of
+from noisyteacher.io.classes import is_unknown, places_of
 from noisyteacher.labels.importers import import_table
 from noisyteacher.labels.importers.user_tables import (
     ids_in,

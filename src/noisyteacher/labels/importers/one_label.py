@@ -14,8 +14,8 @@ import orjson
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.io.classes import places_of
 from noisyteacher.labels.checks import clean_classes
-from noisyteacher.labels.class_names import places_of
 from noisyteacher.labels.importers.classes import ClassAnswers
 from noisyteacher.labels.importers.lines import line_blocks
 from noisyteacher.labels.importers.user_tables import LABEL_COLUMNS, first_present, is_list
