@@ -36,7 +36,7 @@ def test_booleans_are_the_names_of_two_classes() -> None:
 def test_without_names_only_numbers_will_do() -> None:
     assert class_numbers([1, 0], None).tolist() == [1, 0]
     assert class_numbers([], None).tolist() == []
-    with pytest.raises(InputError, match="y holds class names such as 'cat', .* have no names"):
+    with pytest.raises(InputError, match=r"y holds class names such as 'cat', .* have no names"):
         class_numbers(["cat"], None)
 
 
