@@ -145,7 +145,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert "Going on with the finished shards" in again.stderr
-    assert "50 of 50 labelled" in again.stderr
+    assert "50 of 50 labeled" in again.stderr
     seen = (tmp_path / "seen.txt").read_text().split()
     # The first shard is not asked for again; the second, killed halfway, is.
     pool = read_examples(files / "pool.csv", labelled=False)

@@ -182,7 +182,7 @@ def test_out_of_memory_halves_the_cohort(toy, monkeypatch, capsys) -> None:
     monkeypatch.setattr(engine, "_train_cohort", crowded)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     jobs = [toy.job(str(i), PlainCE()) for i in range(5)]
-    with engine.TrainProgress(1) as progress:
+    with engine.ProgressDisplay() as progress:
         arena = Arena.build(toy.data, torch.device("cpu"))
         session = engine._Session(arena, small(1), Processes(), None, progress, [], np.inf)
         done = engine._train_all(jobs, session, 5)

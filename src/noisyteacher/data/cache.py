@@ -22,9 +22,9 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.progress import track
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.decode import decoded
-from noisyteacher.data.progress import track
 from noisyteacher.data.source import Found, Part, ReadOptions, Source
 from noisyteacher.data.statistics import ChannelHistogram
 

@@ -20,6 +20,7 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,
@@ -31,7 +32,6 @@ from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.device import choose_device
 from noisyteacher.train.distributed import Processes, processes_from_environment
 from noisyteacher.train.job import Job, TrainData
-from noisyteacher.train.progress import TrainProgress
 from noisyteacher.train.student import Arena, StudentRun
 from noisyteacher.train.track import Tracker, open_trackers
 
@@ -81,7 +81,7 @@ class _Session:
     config: TrainConfig
     processes: Processes
     folder: Path | None
-    progress: TrainProgress
+    progress: ProgressDisplay
     trackers: list[Tracker]
     deadline: float  # of time.monotonic(); no epoch is begun that would likely end later
     data_digest: str = ""
@@ -120,7 +120,7 @@ def train(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with (
         processes_from_environment(where) as processes,
-        TrainProgress(config.epochs, quiet=quiet or not processes.leads) as progress,
+        ProgressDisplay(quiet=quiet or not processes.leads) as progress,
         torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
         _fast_kernels(where),
     ):
@@ -255,9 +255,20 @@ class _Runner:
 
     def _report(self, record: EpochRecord) -> None:
         history, epochs = self.history, self.session.config.epochs
-        pace = history.seconds / record.epoch
-        rate = history.examples / max(history.seconds, 1e-9)
-        self.session.progress.epoch(self.job.name, record, rate, pace * (epochs - record.epoch))
+        told = f"loss {record.loss:.3f}"
+        if record.test is not None:
+            told += f"  test accuracy {record.test:.2f}"
+        elif record.selection is not None:
+            told += f"  accuracy on S {record.selection:.2f}"
+        told += f"  {history.examples / max(history.seconds, 1e-9):,.0f} examples/s"
+        self.session.progress.update(
+            self.job.name,
+            record.epoch,
+            epochs,
+            numbers=told,
+            line=f"{self.job.name}: epoch {record.epoch}/{epochs}  {told}",
+            seconds_left=history.seconds / record.epoch * (epochs - record.epoch),
+        )
         numbers = {"loss": record.loss, "selection": record.selection, "test": record.test}
         for tracker in self.session.trackers:
             tracker.log(
