@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.options import IdColumn, LabelColumn, TextColumn
+from noisyteacher.cli.common import IdColumn, LabelColumn, TextColumn, warnings_as_lines
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ def audit(
 
     from noisyteacher.auditing import audit as run_audit
     from noisyteacher.auditing import read_gold
-    from noisyteacher.cli.console import warnings_as_lines
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.pipeline import FileOptions
 

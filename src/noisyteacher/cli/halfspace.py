@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.common import wide_console
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -68,7 +70,6 @@ def halfspace(
 def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
     import orjson
 
-    from noisyteacher.cli.console import wide_console
     from noisyteacher.halfspace.figures import draw_all
     from noisyteacher.halfspace.study import load_rows, missing_cells, run_study
     from noisyteacher.halfspace.summary import summarise

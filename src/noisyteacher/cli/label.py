@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
+from noisyteacher.cli.common import Device, IdColumn, ImageSize, TextColumn
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
