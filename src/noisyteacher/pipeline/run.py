@@ -21,7 +21,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Method, check_store, parse
 from noisyteacher.methods.base import EXTRAS
 from noisyteacher.models import ModelSpec, TextEncoder
-from noisyteacher.models.config import to_config
+from noisyteacher.models.build import to_config
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
 from noisyteacher.pipeline.card import write_card
 from noisyteacher.pipeline.floor import accuracy, train_floor

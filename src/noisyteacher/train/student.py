@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Views
 from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
-from noisyteacher.models import Network, synchronise
+from noisyteacher.models import Network, synchronize
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.job import Inputs, Job, TrainData, gather_rows, join, rows_in, to_device
@@ -80,7 +80,7 @@ class StudentRun:
         if job.init is not None:
             self.model.load_state_dict(job.init)
         if self.on_gpu and self.processes.count > 1:
-            synchronise(self.model)
+            synchronize(self.model)
         self.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.modules is not None:
             self.modules.to(self.device)

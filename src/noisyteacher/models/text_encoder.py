@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.models.base import ModelSpec, Network, require_classes
+from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
 Tokens = tuple[Tensor, Tensor]

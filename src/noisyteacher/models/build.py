@@ -7,12 +7,11 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.models.base import ModelSpec
 from noisyteacher.models.linear import MLP, BagLinear, BagMLP, Linear
 from noisyteacher.models.mobilenet import MobileNet
-from noisyteacher.models.resnet_cifar import ResNetCifar
-from noisyteacher.models.resnet_imagenet import ResNetImageNet
-from noisyteacher.models.text import TextEncoder
+from noisyteacher.models.resnet import ResNetCifar, ResNetImageNet
+from noisyteacher.models.spec import ModelSpec
+from noisyteacher.models.text_encoder import TextEncoder
 
 SPECS: dict[str, type[ModelSpec]] = {
     spec.__name__: spec

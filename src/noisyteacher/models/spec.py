@@ -23,6 +23,7 @@ class Network(nn.Module):
     spec: ModelSpec
     classes: int
     embedding_dim: int
+    fc: nn.Module
 
     def __init__(self, spec: ModelSpec, embedding_dim: int) -> None:
         super().__init__()
@@ -35,8 +36,9 @@ class Network(nn.Module):
         raise TypeError(f"{type(self).__name__} does not implement embed()")
 
     def classify(self, embedding: Tensor) -> Tensor:
-        """(b, embedding_dim) -> logits (b, L)."""
-        raise TypeError(f"{type(self).__name__} does not implement classify()")
+        """(b, embedding_dim) -> logits (b, L): the last linear layer, unless overridden."""
+        logits: Tensor = self.fc(embedding)
+        return logits
 
     def forward(self, x: Any) -> Tensor:
         """Logits (b, L)."""
