@@ -16,12 +16,12 @@ def with_entry(value):
 
 
 BAD_PROBS = [
-    (with_entry(np.nan), "Row 2 .* NaN"),
-    (with_entry(np.inf), "Row 2 .* infinity"),
-    (with_entry(-0.1), r"Row 2 .* negative entry, -0\.1"),
-    (np.array([[0.5, 0.6, -0.1]] * 4), r"Row 0 .* negative entry, -0\.1"),
-    (with_entry(0.2), r"Row 2 .* sums to 1\.1"),
-    (PROBS * 2, "Row 0 .* sums to 2"),
+    (with_entry(np.nan), "probabilities row 2 .* NaN"),
+    (with_entry(np.inf), "probabilities row 2 .* infinity"),
+    (with_entry(-0.1), r"probabilities row 2 holds a negative probability, -0\.1"),
+    (np.array([[0.5, 0.6, -0.1]] * 4), r"probabilities row 0 holds a negative probability, -0\.1"),
+    (with_entry(0.2), r"probabilities row 2 sums to 1\.1"),
+    (PROBS * 2, "probabilities row 0 sums to 2"),
     (PROBS[0], r"shape \(n, L\), got \(3,\)"),
     (PROBS[None], r"shape \(n, L\), got \(1, 4, 3\)"),
     (np.ones((4, 1)), "at least 2 classes"),
@@ -116,7 +116,7 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_pool():
     pool = np.tile(PROBS.astype(np.float32), (200_000, 1))
     pool[-1, 0] = 2.0
     noise = TeacherNoise().fit(PROBS, Y)
-    with pytest.raises(InputError, match="Row 799999 "):
+    with pytest.raises(InputError, match="probabilities row 799999 "):
         noise.predict(pool)
 
 

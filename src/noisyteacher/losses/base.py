@@ -19,12 +19,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.losses.door import (
+from noisyteacher.losses.validation import (
     AnyArray,
     Array,
     Number,
     checked_pair,
-    hand_back,
+    like_input,
     log_softmax,
     working_dtype,
 )
@@ -137,7 +137,7 @@ def cross_entropy(target: AnyArray, probs: Array) -> Array:
         label the student excludes costs about 87 in float32, not infinity.
     """
     y, f = checked_pair(target, probs)
-    return hand_back(CrossEntropy()(y, f), probs)
+    return like_input(CrossEntropy()(y, f), probs)
 
 
 def taylor_ce(target: AnyArray, probs: Array, order: int = 2) -> Array:
@@ -146,19 +146,19 @@ def taylor_ce(target: AnyArray, probs: Array, order: int = 2) -> Array:
     Linear in the label; not the Taylor-softmax that is sometimes sold under this name.
     """
     y, f = checked_pair(target, probs)
-    return hand_back(TaylorCE(order)(y, f), probs)
+    return like_input(TaylorCE(order)(y, f), probs)
 
 
 def poly1(target: AnyArray, probs: Array, epsilon: Number = 2.0) -> Array:
     """Poly-1 ``cross_entropy + epsilon * sum_j target_j (1 - probs_j)``, (n,); epsilon ≥ -1."""
     y, f = checked_pair(target, probs)
-    return hand_back(Poly1(epsilon)(y, f), probs)
+    return like_input(Poly1(epsilon)(y, f), probs)
 
 
 def gce(target: AnyArray, probs: Array, q: Number = 0.7) -> Array:
     """Generalised cross-entropy ``sum_j target_j (1 - probs_j^q) / q``, (n,); q in (0, 1]."""
     y, f = checked_pair(target, probs)
-    return hand_back(GCE(q)(y, f), probs)
+    return like_input(GCE(q)(y, f), probs)
 
 
 SHORT_NAMES: dict[str, BaseLoss] = {

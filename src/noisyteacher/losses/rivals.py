@@ -16,15 +16,14 @@ from torch.nn import functional as F
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.losses.base import safe_log
-from noisyteacher.losses.door import (
+from noisyteacher.losses.validation import (
     AnyArray,
     Array,
     Number,
     as_tensor,
-    check_range,
-    check_sums_to_one,
+    check_distributions,
     checked_pair,
-    hand_back,
+    like_input,
     log_softmax,
     probability_matrix,
     working_dtype,
@@ -42,7 +41,7 @@ def symmetric_ce(target: AnyArray, probs: Array, alpha: Number = 0.1, beta: Numb
     on CIFAR-100.
     """
     y, f = checked_pair(target, probs)
-    return hand_back(_symmetric(y, f, safe_log(f), alpha, beta), probs)
+    return like_input(_symmetric(y, f, safe_log(f), alpha, beta), probs)
 
 
 def symmetric_ce_from_log(
@@ -66,7 +65,7 @@ def forward_correction(target: AnyArray, probs: Array, transition: AnyArray) -> 
     ``transition`` (L, L): row i holds the chances of each teacher label when the truth is i.
     """
     y, f = checked_pair(target, probs)
-    return hand_back(_forward(y, f, _checked_transition(transition, f)), probs)
+    return like_input(_forward(y, f, _checked_transition(transition, f)), probs)
 
 
 def forward_correction_from_log(
@@ -90,7 +89,7 @@ def backward_correction(target: AnyArray, probs: Array, transition: AnyArray) ->
     inverse, failed = torch.linalg.inv_ex(_checked_transition(transition, f).double())
     if failed:
         raise InputError("transition must be invertible for backward correction.")
-    return hand_back(backward_correction_from_log(y, safe_log(f), inverse), probs)
+    return like_input(backward_correction_from_log(y, safe_log(f), inverse), probs)
 
 
 def backward_correction_from_log(
@@ -115,7 +114,7 @@ def negative_cross_entropy(negatives: AnyArray, probs: Array) -> Array:
         (n,); 0 for a row without negatives.
     """
     chosen, f = checked_pair(negatives, probs, name="negatives")
-    return hand_back(_negative(chosen, 1 - f), probs)
+    return like_input(_negative(chosen, 1 - f), probs)
 
 
 def negative_cross_entropy_from_log(
@@ -145,7 +144,7 @@ def selected_binary_ce(target: AnyArray, selected: AnyArray, probs: Array) -> Ar
     """
     y, f = checked_pair(target, probs)
     chosen = probability_matrix("selected", selected, like=f)
-    return hand_back(_binary(y, chosen, safe_log(f), 1 - f), probs)
+    return like_input(_binary(y, chosen, safe_log(f), 1 - f), probs)
 
 
 def selected_binary_ce_from_log(
@@ -262,6 +261,5 @@ def _checked_transition(transition: AnyArray, like: Tensor) -> Tensor:
         raise InputError(
             f"transition must have shape ({classes}, {classes}), not {tuple(tensor.shape)}."
         )
-    check_range("transition", tensor, 0, 1)
-    check_sums_to_one("transition", tensor.sum(-1))
+    check_distributions("transition", tensor)
     return tensor

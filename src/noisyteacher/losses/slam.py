@@ -15,26 +15,25 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.losses.base import BaseFunction, BaseLoss, apply_base, resolve_base
-from noisyteacher.losses.door import (
-    ROUNDING,
-    AnyArray,
-    PerRow,
-    as_tensor,
-    check_range,
-    check_sums_to_one,
-    log_softmax,
-    look_is_free,
-    per_row,
-    probability_matrix,
-    shortlist_size,
-    trust_alpha,
-    working_dtype,
-)
 from noisyteacher.losses.mixing import (
     check_normalize,
     class_ranks,
     log_mix,
     log_mix_unnormalized,
+)
+from noisyteacher.losses.validation import (
+    ROUNDING,
+    AnyArray,
+    PerRow,
+    as_tensor,
+    can_read_values,
+    check_range,
+    log_softmax,
+    per_row,
+    shortlist_size,
+    teacher_matrix,
+    trust_alpha,
+    working_dtype,
 )
 
 Reduction = Literal["mean", "sum", "none"]
@@ -141,8 +140,7 @@ class SLaMLoss(nn.Module):
         """
         logits = _checked_logits(logits)
         given = as_tensor("teacher_probs", teacher_probs, logits.device).detach()
-        probs = probability_matrix("teacher_probs", given, like=logits)
-        check_sums_to_one("teacher_probs", probs.sum(-1))
+        probs = teacher_matrix("teacher_probs", given, like=logits)
         size = shortlist_size(k, logits, smallest=2)
         ranks = class_ranks(given)  # as given: rounding to the student's dtype could make ties
         target = (ranks == 0).to(probs.dtype) if self.hard else probs
@@ -220,18 +218,17 @@ def _checked_topk(
     index = index.long()
     check_range("topk_index", index, 0, classes - 1)
     template = like.new_empty(()).expand(index.shape)
-    prob = probability_matrix("topk_prob", topk_prob, like=template).detach()
     mass = per_row("tail", as_tensor("tail", tail).to(like.dtype), like)
     check_range("tail", mass, 0, 1)
-    check_sums_to_one("topk_prob with tail", prob.sum(-1) + mass)
-    if look_is_free(prob) and bool((prob.diff(dim=-1) > ROUNDING).any()):
+    prob = teacher_matrix("topk_prob", topk_prob, like=template, tail=mass)
+    if can_read_values(prob) and bool((prob.diff(dim=-1) > ROUNDING).any()):
         raise InputError("topk_prob must be sorted in each row, most probable class first.")
     return index, prob, mass
 
 
 def _check_reachable(k: Tensor, stored: int, classes: int) -> None:
     """A shortlist between the stored classes and all classes is not known."""
-    if not look_is_free(k):
+    if not can_read_values(k):
         return
     unknown = k[(k > stored) & (k < classes)]
     if len(unknown):

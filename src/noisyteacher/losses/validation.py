@@ -1,6 +1,6 @@
-"""The public door: NumPy or torch in, the same kind out, checked once.
+"""Validation of what public losses are given: NumPy or torch in, the same kind out.
 
-Shapes are checked always. Values are checked where a look at them costs no host sync: Python
+Shapes are always checked. Values are checked where reading them needs no host sync: Python
 numbers, NumPy arrays and CPU tensors; never on a GPU, never inside a compiled graph.
 """
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.probabilities import check_probabilities
 
 AnyArray: TypeAlias = np.ndarray | Tensor
 PerRow: TypeAlias = float | int | np.generic | np.ndarray | Tensor  # a number, or shape (n,)
@@ -20,8 +21,7 @@ PerRow: TypeAlias = float | int | np.generic | np.ndarray | Tensor  # a number, 
 Number: TypeAlias = float | int
 Array = TypeVar("Array", np.ndarray, Tensor)
 
-ROUNDING = 1e-5  # how far outside [0, 1] a probability may be by rounding
-SUM_ROUNDING = 1e-2  # half-precision rows of many classes are this far from summing to 1
+ROUNDING = 1e-5  # how far outside its range a computed number, such as a mix, may be
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -49,14 +49,32 @@ def probability_matrix(name: str, value: AnyArray, *, like: Tensor | None = None
 
     ``like`` gives the shape it must have, and the dtype and device it will have.
     """
+    tensor = _as_matrix(name, value, like)
+    check_range(name, tensor, 0, 1)
+    return tensor
+
+
+def teacher_matrix(
+    name: str, value: AnyArray, *, like: Tensor | None = None, tail: Tensor | None = None
+) -> Tensor:
+    """Teacher probabilities as ``probability_matrix`` gives them, refused where labels refuse them.
+
+    ``tail`` (n,) is the probability of the classes that have no column; rows sum to 1 with it.
+    """
+    given = as_tensor(name, value).detach()
+    tensor = _as_matrix(name, given, like)
+    # As given: rounding to another dtype could change a sum.
+    check_distributions(name if tail is None else f"{name} and tail of", given, tail)
+    return tensor
+
+
+def _as_matrix(name: str, value: AnyArray, like: Tensor | None) -> Tensor:
     tensor = as_tensor(name, value, None if like is None else like.device)
     if tensor.ndim != 2 or tensor.shape[1] == 0:
         raise InputError(f"{name} must have shape (n, L), not {tuple(tensor.shape)}.")
     if like is not None and tensor.shape != like.shape:
         raise InputError(f"{name} must have shape {tuple(like.shape)}, not {tuple(tensor.shape)}.")
-    tensor = tensor.to(working_dtype(tensor.dtype) if like is None else like.dtype)
-    check_range(name, tensor, 0, 1)
-    return tensor
+    return tensor.to(working_dtype(tensor.dtype) if like is None else like.dtype)
 
 
 def checked_pair(target: AnyArray, probs: AnyArray, name: str = "target") -> tuple[Tensor, Tensor]:
@@ -77,7 +95,7 @@ def per_row(name: str, value: Tensor, like: Tensor) -> Tensor:
 
 def trust_alpha(value: PerRow, like: Tensor) -> Tensor:
     """alpha as (n,), each in (0, 1], in the dtype and on the device of ``like`` (n, L)."""
-    given = as_tensor("alpha", value).to(like.dtype)  # looked at where it lies, before it moves
+    given = as_tensor("alpha", value).to(like.dtype)  # checked where it lies, before it moves
     for seen in _extremes(given):
         if not 0 < seen <= 1:
             raise InputError(f"alpha must lie in (0, 1]; found {seen:g}.")
@@ -101,26 +119,27 @@ def check_range(name: str, tensor: Tensor, low: int, high: int) -> None:
             raise InputError(f"{name} must lie in [{low}, {high}]; found {seen:g}.")
 
 
-def check_sums_to_one(name: str, sums: Tensor) -> None:
-    """Refuse teacher labels whose row sums, (n,), say that they are not distributions."""
-    for seen in _extremes(sums):
-        if not abs(seen - 1) <= SUM_ROUNDING:
-            raise InputError(f"the rows of {name} must sum to 1; one sums to {seen:g}.")
+def check_distributions(name: str, probs: Tensor, rest: Tensor | None = None) -> None:
+    """Refuse rows of (n, m) that are not probabilities; ``rest`` (n,) counts in their sums."""
+    if can_read_values(probs) and (rest is None or can_read_values(rest)):
+        rows = probs.detach().to(working_dtype(probs.dtype)).numpy()
+        others = None if rest is None else rest.numpy()
+        check_probabilities(rows, f"{name} row {{}}".format, others)
 
 
-def look_is_free(tensor: Tensor) -> bool:
-    """Whether reading values costs no host sync and breaks no compiled graph."""
+def can_read_values(tensor: Tensor) -> bool:
+    """Whether reading values needs no host sync and breaks no compiled graph."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _extremes(tensor: Tensor) -> tuple[float, ...]:
-    """The smallest and the largest value, NaN if there is one; nothing where a look costs."""
-    if tensor.numel() == 0 or not look_is_free(tensor):
+    """The smallest and the largest value, NaN if there is one; nothing if unreadable."""
+    if tensor.numel() == 0 or not can_read_values(tensor):
         return ()
     low, high = tensor.detach().aminmax()
     return float(low), float(high)
 
 
-def hand_back(result: Tensor, like: Array) -> Array:
-    """The result as the kind of array that came in."""
-    return result if isinstance(like, Tensor) else result.numpy()
+def like_input(result: Tensor, given: Array) -> Array:
+    """The result as the kind of array that was given."""
+    return result if isinstance(given, Tensor) else result.numpy()
