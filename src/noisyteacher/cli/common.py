@@ -19,8 +19,8 @@ from rich.table import Table
 from noisyteacher.core.errors import NoisyTeacherWarning
 
 if TYPE_CHECKING:
+    from noisyteacher.bench.result_lines import Line
     from noisyteacher.bench.results import Row
-    from noisyteacher.bench.tables import Line
 
 IdColumn = Annotated[
     str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
@@ -75,7 +75,7 @@ def text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
 
 def results_table(rows: Sequence[Row]) -> Table:
     """Test accuracy three ways, one line per method; what all lines share stands in the title."""
-    from noisyteacher.bench.tables import HEADER, cells, lines, teachers
+    from noisyteacher.bench.result_lines import HEADER, cells, lines, teacher_accuracies
 
     found = lines(rows)
     columns = {name: [cells(line)[i] for line in found] for i, name in enumerate(HEADER)}
@@ -86,14 +86,14 @@ def results_table(rows: Sequence[Row]) -> Table:
     }
     title = ["Test accuracy in percent, mean ± std"]
     title += [f"{name} {value}" for name, value in shared.items()]
-    known = ", ".join(f"{accuracy:.2f}" for accuracy in teachers(found))
+    known = ", ".join(f"{accuracy:.2f}" for accuracy in teacher_accuracies(found))
     title += [f"teacher {known}"] if known else []
     return text_table(", ".join(title), list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def verdict(rows: Sequence[Row]) -> str:
     """One plain sentence: how the best student with a teacher compares with gold only."""
-    from noisyteacher.bench.tables import lines
+    from noisyteacher.bench.result_lines import lines
 
     found = lines(rows)
     with_teacher = [line for line in found if line.distillation is not None]

@@ -6,11 +6,9 @@ marker, so that a grey print tells them apart too.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -18,8 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
-from noisyteacher.bench.figures import bare_axes
-from noisyteacher.core.files import write_atomic
+from noisyteacher.bench.figures import bare_axes, save_figure
 from noisyteacher.halfspace.gradient import expected_slam_slope, mix, slam_loss
 from noisyteacher.halfspace.noise_models import RandomNoise
 from noisyteacher.halfspace.shapes import Ball, long_servedio
@@ -39,18 +36,6 @@ _LOOKS = {
 }
 
 _LEAST_ERROR = 1e-3
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write ``stem``.svg and ``stem``.png; the same picture gives the same bytes."""
-    paths = []
-    for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-        content = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "noisyteacher", "svg.fonttype": "none"}):
-            figure.savefig(content, format=ending, dpi=95, metadata=metadata)
-        paths.append(stem.with_suffix(f".{ending}"))
-        write_atomic(paths[-1], content.getvalue())
-    return paths
 
 
 def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0) -> Figure:
@@ -186,7 +171,11 @@ def draw_all(study: Study, rows: Sequence[Row], folder: Path, device: str = "cpu
         "claims": draw_claims(simulations[list(problems)[1]], base),
     }
     figures |= {f"samples-{shape}": draw_samples(study, rows, shape) for shape in study.shapes}
-    return [path for name, figure in figures.items() for path in save(figure, folder / name)]
+    return [
+        path
+        for name, figure in figures.items()
+        for path in save_figure(figure, folder / name, dpi=95, fonts="none")
+    ]
 
 
 def draw_samples(study: Study, rows: Sequence[Row], shape: str) -> Figure:

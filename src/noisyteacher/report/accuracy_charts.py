@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or
+from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or
 from noisyteacher.report.chart_base import DASHES, data, finished, percent_axis, zoom
 from noisyteacher.report.parts import Chart, Table
 
@@ -94,7 +94,7 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
 _TOLD = (alt.Tooltip("told:N", title="percent"), alt.Tooltip("n:Q", title="trials"))
 
 
-def _spread(cell: Cell) -> dict[str, Any]:
+def _spread(cell: TrialMean) -> dict[str, Any]:
     std = cell.std or 0.0
     ends = {"low": cell.mean - std, "high": cell.mean + std}
     return ends | {"mean": cell.mean, "told": str(cell), "n": cell.n}

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from noisyteacher.bench.result_lines import lines
 from noisyteacher.bench.results import Row
-from noisyteacher.bench.tables import lines
 from noisyteacher.report.chart_base import DASHES, WHOLE, data, finished, percent_axis, zoom
 from noisyteacher.report.parts import Chart, Table
 

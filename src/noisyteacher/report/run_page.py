@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from noisyteacher.bench.tables import HEADER, cells
+from noisyteacher.bench.result_lines import HEADER, cells
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.report.page import write_page

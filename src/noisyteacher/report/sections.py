@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisyteacher.bench.tables import HEADER, cells
+from noisyteacher.bench.result_lines import HEADER, cells
 from noisyteacher.report.accuracy_charts import draw_accuracies, draw_by_size
 from noisyteacher.report.audit_charts import (
     draw_alpha,

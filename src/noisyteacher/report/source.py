@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
+from noisyteacher.bench.result_lines import Line, lines
 from noisyteacher.bench.results import Row, read_rows
-from noisyteacher.bench.tables import Line, lines
 from noisyteacher.core.errors import InputError
 from noisyteacher.report.collect import AUDITS, Story, read_story
 from noisyteacher.report.comparison import Comparison, read_comparison
