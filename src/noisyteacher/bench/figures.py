@@ -28,7 +28,7 @@ from noisyteacher.methods import (
     Temperature,
     Vanilla,
 )
-from noisyteacher.methods.weighted import default_neighbours
+from noisyteacher.methods.robust import default_neighbours
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.confidence import confidence
 

@@ -18,8 +18,7 @@ from noisyteacher.core.machine import hardware
 from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Method, check_store, parse
-from noisyteacher.methods.base import EXTRAS
+from noisyteacher.methods import EXTRAS, Method, check_store, parse
 from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.models.build import to_config
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side

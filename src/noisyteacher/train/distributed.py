@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.methods.base import Batch
+from noisyteacher.methods import Batch
 from noisyteacher.train.job import Inputs
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import Split, Views
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
+from noisyteacher.methods import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

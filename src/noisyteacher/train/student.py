@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Views
-from noisyteacher.methods.base import EMBEDDINGS, Batch, Columns, Output
+from noisyteacher.methods import EMBEDDINGS, Batch, Columns, Output
 from noisyteacher.models import Network, synchronize
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes

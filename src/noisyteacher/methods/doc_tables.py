@@ -12,9 +12,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from noisyteacher.core.files import write_atomic
-from noisyteacher.methods.base import Grid, Method
-from noisyteacher.methods.parse import ALL_METHODS
-from noisyteacher.methods.wrapper import Wrapper
+from noisyteacher.methods.method import Grid, Method, Wrapper
+from noisyteacher.methods.registry import ALL_METHODS
 
 
 def methods_table() -> str:
@@ -52,8 +51,8 @@ def update_file(path: str | Path) -> None:
 
 def _about(method: type[Method]) -> Sequence[str]:
     wraps = issubclass(method, Wrapper)
-    needs = [*sorted(method.own_needs), *(["what inner needs"] if wraps else [])]
-    views = len(method.own_views)
+    needs = [*sorted(method.needs), *(["what inner needs"] if wraps else [])]
+    views = len(method.views)
     return (
         f"`{method.__name__}`",
         method.formula,

@@ -6,72 +6,48 @@ import ast
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.losses import BaseLoss, CrossEntropy, Poly1
-from noisyteacher.methods.base import Method
-from noisyteacher.methods.calibrated import Calibrated
-from noisyteacher.methods.confidence_filter import ConfidenceFilter
-from noisyteacher.methods.confident_pruning import ConfidentPruning
-from noisyteacher.methods.consistency import Consistency
-from noisyteacher.methods.cutstat import CutStat
-from noisyteacher.methods.dkd import DKD
-from noisyteacher.methods.fidelity import Fidelity
-from noisyteacher.methods.fixmatch import FixMatch
-from noisyteacher.methods.forward_correction import ForwardCorrection
-from noisyteacher.methods.gce import GCE
-from noisyteacher.methods.gold_only import GoldOnly
-from noisyteacher.methods.partial_labels import PartialLabels
-from noisyteacher.methods.poly import PolyLoss
-from noisyteacher.methods.slam import SLaM
-from noisyteacher.methods.symmetric import SymmetricCE
-from noisyteacher.methods.taylor import TaylorCE
-from noisyteacher.methods.temperature import Temperature
-from noisyteacher.methods.truncated_gce import TruncatedGCE
-from noisyteacher.methods.ttm import TTM
-from noisyteacher.methods.ups import UPS
-from noisyteacher.methods.vanilla import Vanilla
-from noisyteacher.methods.vid import VID
-from noisyteacher.methods.weighted import Weighted
+from noisyteacher.core.user_code import import_user_module
+from noisyteacher.losses import BaseLoss
+from noisyteacher.methods import distillation, filters, plain, robust, slam, wrappers
+from noisyteacher.methods.method import REGISTRY, Method
 
-# In the order of the documents: the paper's, the wrappers, the rivals.
-ALL_METHODS: tuple[type[Method], ...] = (
-    GoldOnly,
-    Vanilla,
-    SLaM,
-    TaylorCE,
-    PolyLoss,
-    VID,
-    Weighted,
-    UPS,
-    Fidelity,
-    Temperature,
-    Consistency,
-    Calibrated,
-    ForwardCorrection,
-    GCE,
-    SymmetricCE,
-    DKD,
-    TTM,
-    PartialLabels,
-    TruncatedGCE,
-    ConfidenceFilter,
-    ConfidentPruning,
-    CutStat,
-    FixMatch,
+__all__ = ["ALL_METHODS", "import_method", "parse"]
+
+# The methods of this package, family by family, in the order of the documents.
+ALL_METHODS: tuple[type[Method], ...] = tuple(
+    method
+    for family in (plain, slam, distillation, robust, filters, wrappers)
+    for method in REGISTRY.values()
+    if method.__module__ == family.__name__
 )
-_METHODS = {method.__name__: method for method in ALL_METHODS}
-# Base losses whose name is a method's too (TaylorCE, GCE) come as that method: SLaM takes both.
-_BASES: dict[str, type[BaseLoss]] = {"CrossEntropy": CrossEntropy, "Poly1": Poly1}
 
 
 def parse(text: str) -> Method:
     """The method that a text such as ``Consistency(inner=SLaM(hard=True))`` names.
 
-    Names of methods and base losses, numbers, strings, True, False and None are understood, and
-    nothing else: text is never run. ``SLaM`` alone is short for ``SLaM()``.
+    Names of methods, a user's own too once its class is defined, and of base losses, numbers,
+    strings, True, False, None and tuples of these are understood, and nothing else: text is never
+    run. ``SLaM`` alone is short for ``SLaM()``.
     """
+    # Keyed by the classes too: a class that is defined later, or again, changes what text means.
+    return _parse(text, (*REGISTRY.values(), *BaseLoss.__subclasses__()))
+
+
+def import_method(text: str) -> Method:
+    """``parse`` for the command line: ``my_losses:MyLoss(beta=2)`` first imports ``my_losses``."""
+    module, colon, rest = text.partition(":")
+    if colon and all(part.isidentifier() for part in module.strip().split(".")):
+        import_user_module(module.strip())
+        return parse(rest)
+    return parse(text)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, known: tuple[type, ...]) -> Method:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -81,8 +57,14 @@ def parse(text: str) -> Method:
         ) from None
     found = _value(ast.Call(tree, [], []) if isinstance(tree, ast.Name) else tree, text)
     if not isinstance(found, Method):
-        raise InputError(f"{text!r} is not a method; the methods are {', '.join(_METHODS)}.")
+        raise InputError(f"{text!r} is not a method; the methods are {_names()}.")
     return found
+
+
+def _names() -> str:
+    """All methods: ours in the order of the documents, then the user's own."""
+    ours = (method.__name__ for method in ALL_METHODS)
+    return ", ".join(dict.fromkeys([*ours, *REGISTRY]))
 
 
 def _value(node: ast.expr, text: str) -> Any:
@@ -95,6 +77,8 @@ def _value(node: ast.expr, text: str) -> Any:
         and isinstance(node.operand.value, int | float)
     ):
         return -node.operand.value if isinstance(node.op, ast.USub) else node.operand.value
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(part, text) for part in node.elts)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _call(node.func.id, node, text)
     if isinstance(node, ast.Name):
@@ -103,13 +87,16 @@ def _value(node: ast.expr, text: str) -> Any:
 
 
 def _call(name: str, node: ast.Call, text: str) -> Method | BaseLoss:
-    kind: Callable[..., Method | BaseLoss] | None = _METHODS.get(name) or _BASES.get(name)
+    # Base losses whose name is a method's too (TaylorCE, GCE) come as that method: SLaM takes both.
+    bases = {kind.__name__: kind for kind in BaseLoss.__subclasses__()}
+    kind: Callable[..., Method | BaseLoss] | None = REGISTRY.get(name) or bases.get(name)
     if kind is None:
-        close = get_close_matches(name.lower(), {m.lower() for m in _METHODS}, n=1)
-        meant = [m for m in _METHODS if m.lower() in close]
+        close = get_close_matches(name.lower(), {m.lower() for m in REGISTRY}, n=1)
+        meant = [m for m in REGISTRY if m.lower() in close]
         hint = f" (did you mean {meant[0]}?)" if meant else ""
         raise InputError(
-            f"There is no method {name!r}{hint}; the methods are {', '.join(_METHODS)}."
+            f"There is no method {name!r}{hint}; the methods are {_names()}. One of your own must "
+            "be imported first."
         )
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     taken = dict(zip(known, (_value(arg, text) for arg in node.args), strict=False))
