@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from inspect import get_annotations
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -121,10 +122,11 @@ class Method:
         REGISTRY[cls.__name__] = cls
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        if "__dataclass_fields__" not in vars(cls):
+        own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
+        if own and "__dataclass_fields__" not in vars(cls):
             raise InputError(
-                f"{cls.__name__} must be a frozen dataclass: write @dataclass(frozen=True) above "
-                "its class."
+                f"{cls.__name__} has the setting {own[0]} but is no dataclass: write "
+                "@dataclass(frozen=True) above the class."
             )
         return super().__new__(cls)
 
