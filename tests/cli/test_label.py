@@ -20,11 +20,11 @@ from typer.testing import CliRunner, Result
 from noisyteacher.cli.label import EPILOG, label
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf
+from noisyteacher.data.input_format import fit_format, rgb_images
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import BagLinear, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, read_examples, save_student
 from noisyteacher.pipeline.bulk import Progress, label_files
-from noisyteacher.pipeline.inputs import fit_format, rgb_images
 from noisyteacher.pipeline.teachers import ModelTeacher
 from tiny_encoder import save_classifier
 from user_files import digits, reviews, write_digit_folders, write_reviews

@@ -36,15 +36,15 @@ def test_a_line_every_few_seconds_tells_the_time_left(
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     with ProgressDisplay() as display:
-        for now in (4.0, 12.0, 20.0, 24.0):
+        for now in (4.0, 12.0, 14.0, 20.0):
             display.update("Reading", int(now), 48)
         display.update("Reading", 25, 48, line="25 lines", seconds_left=7)
         now = 40.0
         display.update("Reading", 26, 48, line="26 lines", seconds_left=7)
         display.update("Reading", 48, 48, line="48 lines")
     assert capsys.readouterr().err.splitlines() == [
-        "Reading: 12 of 48, about 36 s left",
-        "Reading: 24 of 48, about 24 s left",
+        "Reading: 4 of 48, about 44 s left",
+        "Reading: 20 of 48, about 28 s left",
         "26 lines, about 7 s left",
         "48 lines",
     ]

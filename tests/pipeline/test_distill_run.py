@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from noisyteacher.bench.results import append_row, read_rows
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import HashedNgrams, Tfidf, Tokens
+from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.models import ModelSpec
@@ -31,7 +32,6 @@ from noisyteacher.pipeline import (
 )
 from noisyteacher.pipeline.candidates import FLOOR, Candidate, choose_candidates, side_by_side
 from noisyteacher.pipeline.floor import train_floor
-from noisyteacher.pipeline.inputs import fit_format
 from noisyteacher.pipeline.task import Task
 from noisyteacher.train import Adam, TrainConfig
 from tiny_encoder import save_classifier

@@ -20,9 +20,9 @@ from PIL import Image
 from noisyteacher.auditing import read_gold
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data.decode import decode_image
+from noisyteacher.data.input_format import fit_format, rgb_images
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import DistillSettings, FileOptions, gather, read_examples, run_distill
-from noisyteacher.pipeline.inputs import fit_format, rgb_images
 from noisyteacher.pipeline.matching import with_classes
 from noisyteacher.pipeline.task import Task
 from noisyteacher.pipeline.teachers import FunctionTeacher

@@ -21,12 +21,12 @@ from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.machine import choose_device
 from noisyteacher.data import Dataset, Split, load_dataset, split
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train
-from noisyteacher.train.device import choose_device
 from noisyteacher.train.distributed import Processes, processes_from_environment
 
 

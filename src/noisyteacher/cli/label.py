@@ -90,12 +90,12 @@ def label(
     """
     import orjson
 
+    from noisyteacher.core.machine import choose_device
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.pipeline.bulk import label_files
     from noisyteacher.pipeline.files import FileOptions, read_examples
     from noisyteacher.pipeline.teachers import open_teacher
-    from noisyteacher.train.device import choose_device
 
     teacher = open_teacher(
         model,

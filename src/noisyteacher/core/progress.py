@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -37,7 +38,8 @@ class ProgressDisplay:
         self._console = Console(file=sys.stderr, quiet=quiet)
         self._live = self._console.is_terminal and not quiet
         self._every_line = every_line
-        self._began = self._last_line = time.monotonic()
+        self._began = time.monotonic()
+        self._last_line = -math.inf
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -83,7 +85,7 @@ class ProgressDisplay:
             return
         now = time.monotonic()
         due = self._every_line or now - self._last_line > SECONDS_BETWEEN_LINES
-        if not due and 0 < done < total:
+        if not due and done < total:
             return
         self._last_line = now
         told = f"{name}: {done} of {total}" if line is None else line

@@ -19,7 +19,7 @@ from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
-Tokens = tuple[Tensor, Tensor]
+TokenRows = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class TextNetwork(Network):
         super().__init__(spec, embedding_dim=hf_model.config.hidden_size)
         self.hf_model = hf_model
 
-    def encode(self, x: Tokens) -> Any:
+    def encode(self, x: TokenRows) -> Any:
         """What the body says: ``last_hidden_state`` (b, T, d) and maybe ``pooler_output``."""
         input_ids, attention_mask = x
         return self.hf_model.base_model(
@@ -130,7 +130,7 @@ class TextNetwork(Network):
 class PooledNetwork(TextNetwork):
     """ALBERT and BERT: the body pools, a linear layer classifies."""
 
-    def embed(self, x: Tokens) -> Tensor:
+    def embed(self, x: TokenRows) -> Tensor:
         pooled: Tensor = self.encode(x).pooler_output
         return pooled
 
@@ -142,7 +142,7 @@ class PooledNetwork(TextNetwork):
 class DistilBertNetwork(TextNetwork):
     """DistilBERT: the first token goes through one ReLU layer."""
 
-    def embed(self, x: Tokens) -> Tensor:
+    def embed(self, x: TokenRows) -> Tensor:
         first_token = self.encode(x).last_hidden_state[:, 0]
         return F.relu(self.hf_model.pre_classifier(first_token))
 
@@ -154,7 +154,7 @@ class DistilBertNetwork(TextNetwork):
 class RobertaNetwork(TextNetwork):
     """RoBERTa and its kin: the first token goes through one tanh layer of the head."""
 
-    def embed(self, x: Tokens) -> Tensor:
+    def embed(self, x: TokenRows) -> Tensor:
         head = self.hf_model.classifier
         first_token = self.encode(x).last_hidden_state[:, 0]
         return torch.tanh(head.dense(head.dropout(first_token)))
@@ -168,13 +168,13 @@ class RobertaNetwork(TextNetwork):
 class LogitsNetwork(TextNetwork):
     """Any other classifier: its head is not known, so it gives logits and no embedding."""
 
-    def embed(self, x: Tokens) -> Tensor:
+    def embed(self, x: TokenRows) -> Tensor:
         raise self._no_embedding()
 
     def classify(self, embedding: Tensor) -> Tensor:
         raise self._no_embedding()
 
-    def forward(self, x: Tokens) -> Tensor:
+    def forward(self, x: TokenRows) -> Tensor:
         input_ids, attention_mask = x
         logits: Tensor = self.hf_model(
             input_ids=input_ids, attention_mask=attention_mask, return_dict=True

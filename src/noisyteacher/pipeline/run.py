@@ -14,9 +14,10 @@ import torch
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.machine import hardware
+from noisyteacher.core.machine import choose_device, hardware
 from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.input_format import InputFormat, fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, Method, check_store, parse
 from noisyteacher.models import ModelSpec, TextEncoder
@@ -25,7 +26,6 @@ from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_
 from noisyteacher.pipeline.card import write_card
 from noisyteacher.pipeline.floor import accuracy, train_floor
 from noisyteacher.pipeline.generations import next_labels
-from noisyteacher.pipeline.inputs import InputFormat, fit_format
 from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled, Outcome
 from noisyteacher.pipeline.recommend import audit_teacher
@@ -35,7 +35,6 @@ from noisyteacher.pipeline.student_folder import save_student
 from noisyteacher.pipeline.students import AUTO, featurizer_for, student_for, training_for
 from noisyteacher.pipeline.task import Task
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
-from noisyteacher.train.device import choose_device
 
 
 @dataclass(frozen=True)

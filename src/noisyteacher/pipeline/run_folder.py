@@ -12,9 +12,9 @@ import orjson
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Featurizer
+from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import ModelSpec
 from noisyteacher.pipeline.candidates import Candidate
-from noisyteacher.pipeline.inputs import InputFormat
 from noisyteacher.pipeline.outcome import Outcome
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs.row import Row, append_row

@@ -14,6 +14,7 @@ import pyarrow as pa
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data import Dataset
 from noisyteacher.data.classes import class_numbers
+from noisyteacher.data.input_format import kind_of, rgb_images
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.ids import clean_ids
 from noisyteacher.labels.importers import (
@@ -24,7 +25,6 @@ from noisyteacher.labels.importers import (
     with_synonyms,
 )
 from noisyteacher.pipeline.files import FileOptions, read_examples
-from noisyteacher.pipeline.inputs import kind_of, rgb_images
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noisyteacher.data.input_format import InputFormat, RawInputs
 from noisyteacher.models import ModelSpec, Network
-from noisyteacher.pipeline.inputs import InputFormat, RawInputs
 
 _BATCH = 256
 

@@ -1,6 +1,6 @@
 """Students on disk: weights, settings, a card, and what they need to read raw inputs.
 
-``model.safetensors`` (weights), ``config.json`` (model, classes, normalisation, how it came to
+``model.safetensors`` (weights), ``config.json`` (model, classes, normalization, how it came to
 be), ``README.md`` (the card), for texts ``featurizer.json`` and, for encoders, ``tokenizer/``.
 Nothing is ever unpickled.
 """
@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Featurizer, Tokens, load_featurizer, save_featurizer
+from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import from_config, to_config
-from noisyteacher.pipeline.inputs import InputFormat
 from noisyteacher.pipeline.student import Student
 
 FORMAT = "noisyteacher.Student"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Featurizer, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
+from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import (
     MLP,
     BagLinear,
@@ -19,7 +20,6 @@ from noisyteacher.models import (
     ResNetImageNet,
     TextEncoder,
 )
-from noisyteacher.pipeline.inputs import InputFormat
 from noisyteacher.train import Adam, Cosine, Steps, TrainConfig
 
 AUTO = "auto"

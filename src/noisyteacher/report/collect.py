@@ -20,12 +20,12 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Method
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
 from noisyteacher.train.checkpoint import checkpoint_path
-from noisyteacher.train.job import gather_rows
 from noisyteacher.train.predict import label
 
 AUDITS, STORY = "audits", "story.json"

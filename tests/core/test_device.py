@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.train.device import choose_device
+from noisyteacher.core.machine import choose_device
 
 
 def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

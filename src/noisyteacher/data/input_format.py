@@ -12,18 +12,13 @@ import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.data import (
-    Featurizer,
-    ImageViews,
-    ResizedCropViews,
-    TableViews,
-    Views,
-    image_tensor,
-)
 from noisyteacher.data.dataset import Kind
 from noisyteacher.data.decode import decode_image, decoded
+from noisyteacher.data.image_views import ImageViews, ResizedCropViews
 from noisyteacher.data.statistics import ChannelHistogram, feature_statistics
-from noisyteacher.train import Inputs
+from noisyteacher.data.tensors import Inputs, image_tensor
+from noisyteacher.data.text import Featurizer
+from noisyteacher.data.views import TableViews, Views
 
 # Texts; images as uint8 (n, H, W, 3) or (n, H, W), or paths of image files; tables (n, d).
 RawInputs: TypeAlias = np.ndarray | Sequence[str] | Sequence[Path]
@@ -35,7 +30,7 @@ _IMAGES_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class InputFormat:
-    """What is fixed at training time about the inputs: vocabulary, normalisation, image size."""
+    """What is fixed at training time about the inputs: vocabulary, normalization, image size."""
 
     kind: Kind
     featurizer: Featurizer | None = None  # of texts, fitted
@@ -196,10 +191,10 @@ def rgb_images(images: np.ndarray) -> np.ndarray:
 
 
 def _sized(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    colour = rgb_images(images)
-    if colour.shape[1:3] == size:
-        return colour
-    return np.concatenate([np.empty((0, *size, 3), np.uint8), *decoded(colour, size).blocks])
+    color = rgb_images(images)
+    if color.shape[1:3] == size:
+        return color
+    return np.concatenate([np.empty((0, *size, 3), np.uint8), *decoded(color, size).blocks])
 
 
 def _read_image(path: object, size: tuple[int, int]) -> np.ndarray:

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.data import Views
+from noisyteacher.data import Inputs, Views
+from noisyteacher.data.tensors import gather_rows, join_batches, rows_in, to_device
 from noisyteacher.methods import EMBEDDINGS, Batch, Columns, Output
 from noisyteacher.models import Network, synchronize
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.job import Inputs, Job, TrainData, gather_rows, join, rows_in, to_device
+from noisyteacher.train.job import Job, TrainData
 
 # Streams of randomness of one student; each is seeded anew at every epoch, so that a resumed run
 # needs no stored generator state.
@@ -30,8 +31,8 @@ _ORDER, _WEAK, _STRONG, _DROPOUT = range(4)
 
 
 @dataclass(frozen=True)
-class Arena:
-    """What all students of a run share on the device: training rows, then test rows."""
+class DeviceData:
+    """The inputs on the device, shared by all students of a run: training rows, then test rows."""
 
     inputs: Inputs
     views: Views
@@ -41,7 +42,7 @@ class Arena:
     device: torch.device
 
     @classmethod
-    def build(cls, data: TrainData, device: torch.device) -> Arena:
+    def build(cls, data: TrainData, device: torch.device) -> DeviceData:
         parts = [data.inputs] if data.test_inputs is None else [data.inputs, data.test_inputs]
         test_y = np.empty(0, np.int64) if data.test_y is None else np.asarray(data.test_y)
         inputs = to_device(parts, device)
@@ -49,13 +50,15 @@ class Arena:
 
 
 class StudentRun:
-    """A student, its optimiser and the buffers of its steps."""
+    """A student, its optimizer and the buffers of its steps."""
 
-    def __init__(self, job: Job, arena: Arena, config: TrainConfig, processes: Processes) -> None:
-        if "strong" in job.method.views and not arena.views.has_strong:
+    def __init__(
+        self, job: Job, data: DeviceData, config: TrainConfig, processes: Processes
+    ) -> None:
+        if "strong" in job.method.views and not data.views.has_strong:
             raise InputError(f"{job.method!r} needs a strong view, and this data has none.")
-        self.job, self.arena, self.config, self.processes = job, arena, config, processes
-        self.device = arena.device
+        self.job, self.data, self.config, self.processes = job, data, config, processes
+        self.device = data.device
         self.on_gpu = self.device.type == "cuda"
         self.columns = _columns_on(job.prepared.columns, self.device)
         self._build_model()
@@ -71,10 +74,10 @@ class StudentRun:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
             self.model = cast(Network, job.model.build())
-            classes = getattr(self.model, "classes", self.arena.classes)
-            if classes != self.arena.classes:
+            classes = getattr(self.model, "classes", self.data.classes)
+            if classes != self.data.classes:
                 raise InputError(
-                    f"The model has {classes} classes, the labels have {self.arena.classes}."
+                    f"The model has {classes} classes, the labels have {self.data.classes}."
                 )
             self.modules = job.method.modules(self.model, job.prepared.columns)
         if job.init is not None:
@@ -115,9 +118,9 @@ class StudentRun:
         self._build_evaluation()
 
     def _build_evaluation(self) -> None:
-        tests = self.arena.train_rows + np.arange(len(self.arena.test_y))
+        tests = self.data.train_rows + np.arange(len(self.data.test_y))
         wanted = np.concatenate([self.job.selection, tests]).astype(np.int64)
-        self.eval_y = np.concatenate([self.job.selection_y, self.arena.test_y])
+        self.eval_y = np.concatenate([self.job.selection_y, self.data.test_y])
         size = min(self.config.eval_batch, max(len(wanted), 1))
         chunks = -(-len(wanted) // size)
         padded = np.resize(wanted, (chunks, size)) if chunks else np.empty((0, size), np.int64)
@@ -171,9 +174,7 @@ class StudentRun:
     def _step(self) -> None:
         entry = self.order.index_select(0, self.cursor).squeeze(0)
         batch = self._gather(entry)
-        output = self._forward(
-            gather_rows(self.arena.inputs, self.positions.index_select(0, entry))
-        )
+        output = self._forward(gather_rows(self.data.inputs, self.positions.index_select(0, entry)))
         if self.processes.count > 1:
             batch = self.processes.share_of_batch(batch)
         progress = self.done / float(self.config.epochs * self.steps)
@@ -199,7 +200,7 @@ class StudentRun:
         )
 
     def _forward(self, raw: Inputs) -> Output:
-        views, method = self.arena.views, self.job.method
+        views, method = self.data.views, self.job.method
         shown = [views.weak(raw, self.weak_generator)]
         if "strong" in method.views:
             shown.append(views.strong(raw, self.strong_generator))
@@ -209,10 +210,10 @@ class StudentRun:
             shown = [self.processes.share_of(view) for view in shown]
         with self._autocast():
             if EMBEDDINGS in method.needs:
-                embedding = self.model.embed(join(shown))
+                embedding = self.model.embed(join_batches(shown))
                 logits = self.model.classify(embedding)
             else:
-                embedding, logits = None, self.model(join(shown))
+                embedding, logits = None, self.model(join_batches(shown))
         parts = logits.float().chunk(len(shown))
         output = Output(parts[0], strong=parts[1] if len(shown) == 2 else None)
         if embedding is not None:
@@ -247,7 +248,7 @@ class StudentRun:
 
     @torch.no_grad()
     def _plain_logits(self, positions: Tensor) -> Tensor:
-        shown = self.arena.views.plain(gather_rows(self.arena.inputs, positions))
+        shown = self.data.views.plain(gather_rows(self.data.inputs, positions))
         with self._autocast():
             logits: Tensor = self.model(shown)
         return logits.float()
