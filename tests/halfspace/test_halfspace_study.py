@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from noisyteacher.cli.halfspace import EPILOG, halfspace
 from noisyteacher.core.errors import InputError
-from noisyteacher.halfspace.measure import Reached, fit_exponent, steps_to_error
+from noisyteacher.halfspace.simulation import Reached, fit_exponent, steps_to_error
 from noisyteacher.halfspace.study import Cell, load_rows, run_study, smoke_study
-from noisyteacher.halfspace.summary import exponents, interval
+from noisyteacher.halfspace.study_report import exponents, interval
 
 TINY = replace(
     smoke_study(), margins=(0.5, 0.4), epsilons=(0.1,), noises=(0.1,), runs=4, max_steps=40,
@@ -133,7 +133,7 @@ def test_smoke_of_the_verb(run, tmp_path):
 
 def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
-    monkeypatch.setattr("noisyteacher.halfspace.figures.draw_all", lambda *_: [])
+    monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
     result = run("--smoke", "--minutes", 0, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "Stopped with 3 cells to go" in result.output
@@ -141,7 +141,7 @@ def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
 
 def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
-    monkeypatch.setattr("noisyteacher.halfspace.figures.draw_all", lambda *_: [])
+    monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
     result = run("--smoke", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     kinds = [orjson.loads(line)["kind"] for line in result.output.splitlines()]

@@ -70,9 +70,8 @@ def halfspace(
 def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
     import orjson
 
-    from noisyteacher.halfspace.figures import draw_all
     from noisyteacher.halfspace.study import load_rows, missing_cells, run_study
-    from noisyteacher.halfspace.summary import summarise
+    from noisyteacher.halfspace.study_report import draw_all, summarise
 
     started = time.monotonic()
     _follow(run_study(study, out, device=device, until=started + 60 * minutes), quiet=json)

@@ -22,14 +22,12 @@ import torch
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import append_line, write_atomic
 from noisyteacher.core.machine import commit, hardware, versions
-from noisyteacher.halfspace.checks import check_count, check_fraction, check_margin, check_noise
-from noisyteacher.halfspace.measure import steps_to_error
-from noisyteacher.halfspace.noise_models import RandomNoise
+from noisyteacher.halfspace.conditions import check_count, check_fraction, check_margin, check_noise
+from noisyteacher.halfspace.learner import holdout_size
 from noisyteacher.halfspace.rules import Backward, Logistic, Perceptron, Perspectron, Rule, Slam
-from noisyteacher.halfspace.selection import holdout_size
 from noisyteacher.halfspace.shapes import Ball, Gaussian, NearMargin, Shape, Sphere
-from noisyteacher.halfspace.simulation import simulate
-from noisyteacher.halfspace.stream import NoisyHalfspace
+from noisyteacher.halfspace.simulation import simulate, steps_to_error
+from noisyteacher.halfspace.stream import NoisyHalfspace, RandomNoise
 
 SHAPES = ("near-margin", "ball", "sphere", "gaussian")
 Row = dict[str, Any]

@@ -63,6 +63,9 @@ class TeacherColumns:
         self.values = {_NAMES.get(name, name): value for name, value in made.items()}
         self._lookup = IdLookup(ids)
 
+    def __repr__(self) -> str:
+        return f"TeacherColumns({len(self.values['k'])} examples: {', '.join(self.values)})"
+
     def rows(self, ids: IdsLike) -> Tensor:
         """(b,) int64: where in ``values`` the examples stand; unknown ids are an error."""
         return torch.from_numpy(self._lookup.rows(clean_ids(ids)))

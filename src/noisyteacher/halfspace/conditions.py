@@ -62,6 +62,12 @@ def check_fraction(name: str, value: float) -> None:
         raise InputError(f"{name} must lie strictly between 0 and 1, not {value}.")
 
 
+def check_gap(gap: float) -> None:
+    """|2α − 1|, the distance of a label from a coin flip."""
+    if not 0.0 < gap <= 1.0:
+        raise InputError(f"The gap |2α−1| must lie in (0, 1], not {gap}.")
+
+
 def check_count(name: str, value: int) -> None:
     """For runs, steps and sizes: at least 1."""
     if value < 1:
