@@ -15,7 +15,7 @@ from noisyteacher.data import load_dataset
 from noisyteacher.data.decode import decode_image
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.models import ResNetCifar
-from noisyteacher.pipeline.students import student_for
+from noisyteacher.pipeline.defaults import student_for
 
 
 def saved(image: Image.Image, form: str, **more: object) -> bytes:

@@ -5,8 +5,7 @@ from noisyteacher.pipeline.files import FileOptions, read_examples
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill
-from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.student_folder import load_student, save_student
+from noisyteacher.pipeline.student import Student, load_student, save_student
 
 __all__ = [
     "DistillSettings",

@@ -11,13 +11,13 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data import Featurizer
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelSpec
+from noisyteacher.pipeline.defaults import AUTO
 from noisyteacher.pipeline.files import FileOptions
 from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.students import AUTO
 from noisyteacher.pipeline.task import Given, Task, make_task
 from noisyteacher.train import TrainConfig
 

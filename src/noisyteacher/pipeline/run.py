@@ -24,15 +24,14 @@ from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.models.build import to_config
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
 from noisyteacher.pipeline.card import write_card
+from noisyteacher.pipeline.defaults import AUTO, featurizer_for, student_for, training_for
 from noisyteacher.pipeline.floor import accuracy, train_floor
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled, Outcome
 from noisyteacher.pipeline.recommend import audit_teacher
 from noisyteacher.pipeline.run_folder import better_before, claim_folder, record, results_row
-from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.student_folder import save_student
-from noisyteacher.pipeline.students import AUTO, featurizer_for, student_for, training_for
+from noisyteacher.pipeline.student import Student, save_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
 
