@@ -5,8 +5,8 @@
 "sum" (as "none", then divided by its sum; the default for training). Of the first two, "k-1" sums
 to 1 where k = L, and "none" only where k = L = 2.
 
-``top_mask`` and ``mix`` are checked doors for NumPy and torch. ``log_mix`` is the unchecked torch
-form for training: from logits, in log space, safe in a CUDA graph.
+``top_mask`` and ``mix`` take NumPy or torch and check it. ``log_mix`` is the unchecked torch form
+for training: from logits, in log space, safe in a CUDA graph.
 """
 
 from __future__ import annotations

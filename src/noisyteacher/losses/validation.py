@@ -77,10 +77,10 @@ def _as_matrix(name: str, value: AnyArray, like: Tensor | None) -> Tensor:
     return tensor.to(working_dtype(tensor.dtype) if like is None else like.dtype)
 
 
-def checked_pair(target: AnyArray, probs: AnyArray, name: str = "target") -> tuple[Tensor, Tensor]:
+def checked_pair(target: AnyArray, probs: AnyArray) -> tuple[Tensor, Tensor]:
     """(target, probs) as (n, L) tensors of one shape, dtype and device."""
     predicted = probability_matrix("probs", probs)
-    return probability_matrix(name, target, like=predicted), predicted
+    return probability_matrix("target", target, like=predicted), predicted
 
 
 def per_row(name: str, value: Tensor, like: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ class DKD(Method):
         logits, target = output.logits.float(), batch.values["target"]
         on_pool = dkd(
             logits,
-            target.clamp(min=1e-12).log(),
+            target.log(),
             target.argmax(1),
             self.alpha,
             self.beta,

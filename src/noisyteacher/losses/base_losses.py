@@ -1,9 +1,9 @@
 """The losses that SLaM can mix into: cross-entropy, Taylor-CE, Poly-1 (and GCE, a rival).
 
 Each is linear in the target: ``sum_j target_j * cost(q_j)``, so the expected loss under a noisy
-label is the loss of the expected label. ``cross_entropy(target, probs)`` and its sisters are
-checked doors for NumPy and torch. The classes (``TaylorCE(2)``) are their settings; called, or
-through ``from_log``, they are the unchecked torch form for training loops and CUDA graphs.
+label is the loss of the expected label. ``cross_entropy(target, probs)``, ``taylor_ce``, ``poly1``
+and ``gce`` take NumPy or torch and check it. The classes (``TaylorCE(2)``) hold the settings;
+called, or through ``from_log``, they are the unchecked torch form for training loops and graphs.
 """
 
 from __future__ import annotations
@@ -110,14 +110,14 @@ class Poly1(BaseLoss):
 
 @dataclass(frozen=True, repr=False)
 class GCE(BaseLoss):
-    """Generalised cross-entropy ``(1 - p^q) / q``: cross-entropy for q → 0, 1 - p for q = 1."""
+    """Generalized cross-entropy ``(1 - p^q) / q``: cross-entropy for q → 0, 1 - p for q = 1."""
 
     q: Number = 0.7
 
     def __post_init__(self) -> None:
         if not 0 < self.q <= 1:
             raise InputError(
-                f"the q of generalised cross-entropy must lie in (0, 1], not {self.q}."
+                f"the q of generalized cross-entropy must lie in (0, 1], not {self.q}."
             )
         object.__setattr__(self, "q", float(self.q))
 
@@ -143,7 +143,7 @@ def cross_entropy(target: AnyArray, probs: Array) -> Array:
 def taylor_ce(target: AnyArray, probs: Array, order: int = 2) -> Array:
     """Taylor cross-entropy ``sum_j target_j sum_{i=1..order} (1 - probs_j)^i / i``, (n,).
 
-    Linear in the label; not the Taylor-softmax that is sometimes sold under this name.
+    Linear in the label; not the Taylor-softmax, which is sometimes called by this name.
     """
     y, f = checked_pair(target, probs)
     return like_input(TaylorCE(order)(y, f), probs)
@@ -156,7 +156,7 @@ def poly1(target: AnyArray, probs: Array, epsilon: Number = 2.0) -> Array:
 
 
 def gce(target: AnyArray, probs: Array, q: Number = 0.7) -> Array:
-    """Generalised cross-entropy ``sum_j target_j (1 - probs_j^q) / q``, (n,); q in (0, 1]."""
+    """Generalized cross-entropy ``sum_j target_j (1 - probs_j^q) / q``, (n,); q in (0, 1]."""
     y, f = checked_pair(target, probs)
     return like_input(GCE(q)(y, f), probs)
 

@@ -1,8 +1,8 @@
 """The SLaM loss: a base loss on the mix instead of on the student's own prediction.
 
-``SLaMLoss`` is the checked door for training loops. ``slam_loss`` (dense labels, precomputed
-mask) and ``sparse_slam_loss`` (top-K labels) are the unchecked functions behind it: static
-shapes, no host sync, so they can be captured in a CUDA graph.
+``SLaMLoss`` checks its input and fits into any training loop. ``slam_loss`` (dense labels and a
+mask) and ``sparse_slam_loss`` (top-K labels) are the unchecked functions behind it: static shapes,
+no host sync, so they can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.losses.base import BaseFunction, BaseLoss, apply_base, resolve_base
+from noisyteacher.losses.base_losses import BaseFunction, BaseLoss, apply_base, resolve_base
 from noisyteacher.losses.mixing import (
     check_normalize,
     class_ranks,
