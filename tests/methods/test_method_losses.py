@@ -288,7 +288,7 @@ def test_hard_slam_at_alpha_one_half_ignores_the_row() -> None:
     torch.testing.assert_close(logits.grad, torch.zeros(1, 4), atol=1e-7, rtol=0)
 
 
-def test_weights_multiply_and_are_not_renormalised() -> None:
+def test_weights_multiply_and_are_not_renormalized() -> None:
     logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     target = torch.full((5, 3), 1 / 3)
     weight = torch.tensor([0.0, 0.5, 1.0, 2.0, 0.1])

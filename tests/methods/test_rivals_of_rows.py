@@ -111,7 +111,7 @@ def test_confident_joint_oracle() -> None:
     probs = np.array([(0.9, 0.1), (0.8, 0.2), (0.3, 0.7), (0.4, 0.6), (0.2, 0.8), (0.65, 0.35)])
     label = np.array([0, 0, 0, 1, 1, 1])
     assert confident_joint(probs, label).tolist() == [[2, 1], [0, 2]]
-    # The last row is labelled 1 and sure of nothing: no row of label 1 is counted as class 0.
+    # The last row is labeled 1 and sure of nothing: no row of label 1 is counted as class 0.
     assert find_mislabeled(probs, label).tolist() == [False, False, True, False, False, False]
 
 
@@ -243,14 +243,14 @@ def test_a_renewed_method_keeps_its_wrappers_weights() -> None:
 # -- other targets --------------------------------------------------------------------------------
 
 
-def labelled(*logits: float) -> tuple[Rows, TeacherLabels]:
+def labeled(*logits: float) -> tuple[Rows, TeacherLabels]:
     labels = TeacherLabels.from_logits(np.arange(2), np.array([logits, logits], np.float32))
     y = np.array([0, -1])
     return Rows(np.arange(2), y, np.array([0]), y[:1], len(logits)), labels
 
 
 def test_ttm_oracle() -> None:
-    rows, labels = labelled(3.0, 1.0, 0.2)
+    rows, labels = labeled(3.0, 1.0, 0.2)
     columns = fit_and_prepare(TTM(), rows, labels).columns
     assert columns.values["target"][0].tolist() == [1, 0, 0]
     # Stored log-probabilities have half precision.
@@ -262,7 +262,7 @@ def test_ttm_oracle() -> None:
 
 
 def test_partial_labels_share_the_first_classes() -> None:
-    rows, labels = labelled(3.0, 1.0, 2.0, -1.0)
+    rows, labels = labeled(3.0, 1.0, 2.0, -1.0)
     columns = fit_and_prepare(PartialLabels(), rows, labels).columns
     assert columns.values["target"].tolist() == [[1, 0, 0, 0], [0.5, 0, 0.5, 0]]
     log_f = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()
