@@ -96,7 +96,7 @@ def test_tables_of_one_label_per_row(tmp_path: Path) -> None:
     out = ("--out", tmp_path / "c")
     assert "--confidence-column are for tables" in refused(tmp_path / "x.npy", *named, *out)
     told = refused(tmp_path / "p.jsonl", "--classes", "cat,bird", *out)
-    assert "the labels 'dog' in 'label' are not among the classes 'cat', 'bird'" in told
+    assert "has the labels 'dog', which are not among the teacher's classes 'cat', 'bird'" in told
 
 
 def test_the_summary_in_words(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_saved_student_is_a_teacher(tmp_path: Path) -> None:
     assert summary["classes"] == ["bad", "good"]
     labels = TeacherLabels.open(out)
     for source in sources:
-        part = read_examples(source, labelled=False)
+        part = read_examples(source, labeled=False)
         said = labels.take(part.ids)
         np.testing.assert_allclose(said.probs, student.predict_proba(part.inputs), atol=2e-3)
         assert said.hard.tolist() == student.logits(part.inputs).argmax(1).tolist()
@@ -148,7 +148,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     assert "50 of 50 labeled" in again.stderr
     seen = (tmp_path / "seen.txt").read_text().split()
     # The first shard is not asked for again; the second, killed halfway, is.
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     assert seen == [*pool.ids[:20], *pool.ids[20:30], *pool.ids[20:50]]
     labels = TeacherLabels.open(tmp_path / "labels")
     assert labels.ids.tolist() == pool.ids.tolist()
@@ -172,11 +172,11 @@ def test_shards_of_other_files_are_not_used(
         return usual(ids, inputs, batch_size, seed)
 
     monkeypatch.setattr(teacher, "say", say)
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     with pytest.raises(KeyboardInterrupt):
         label_files(teacher, [pool], tmp_path / "labels", shard_size=20)
     monkeypatch.setattr(teacher, "say", usual)
-    gold = read_examples(files / "gold.csv", labelled=False)
+    gold = read_examples(files / "gold.csv", labeled=False)
     lines: list[str] = []
     label_files(teacher, [gold], tmp_path / "labels", shard_size=20, say=lines.append)
     assert any("beginning anew" in line for line in lines)
@@ -197,7 +197,7 @@ def test_batches_are_halved_when_memory_runs_out(
         return usual(ids, inputs, batch_size, seed)
 
     monkeypatch.setattr(teacher, "say", say)
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     seen: list[Progress] = []
     options: dict[str, Any] = {"batch_size": 64, "shard_size": 25, "on_progress": seen.append}
     labels = label_files(teacher, [pool], tmp_path / "labels", **options)
@@ -238,7 +238,7 @@ def test_a_hugging_face_classifier(tmp_path: Path) -> None:
     assert summary["classes"] == ["bad", "good"]
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     coded = AutoTokenizer.from_pretrained(folder)(
         list(pool.inputs), padding=True, truncation=True, max_length=16, return_tensors="pt"
     )

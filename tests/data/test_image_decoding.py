@@ -12,8 +12,8 @@ from sample_images import encoded
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import load_dataset
-from noisyteacher.data.decode import decode_image
 from noisyteacher.data.input_format import fit_format
+from noisyteacher.io.images import decode_image
 from noisyteacher.models import ResNetCifar
 from noisyteacher.pipeline.defaults import student_for
 

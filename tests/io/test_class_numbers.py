@@ -47,7 +47,10 @@ def test_without_names_only_numbers_will_do() -> None:
         (["cat", None], "truth must hold class names or whole numbers, not object"),
         ([[0, 1]], r"truth must hold one class per row, but has shape \(1, 2\)"),
         ([[0], [0, 1]], "truth must hold one class per row, but its rows differ"),
-        (["cat", "yak"], "the labels 'yak' of truth are no classes of this teacher"),
+        (
+            ["cat", "yak"],
+            "truth has the labels 'yak', which are not among the teacher's classes 'cat'",
+        ),
     ],
 )
 def test_other_labels_are_refused(values: object, said: str) -> None:

@@ -14,9 +14,9 @@ from noisyteacher.auditing.recommend import recommend
 from noisyteacher.auditing.result import Audit
 from noisyteacher.core.errors import InputError
 from noisyteacher.io.classes import class_numbers
+from noisyteacher.io.ids import IdLookup, check_unique, clean_ids
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
-from noisyteacher.labels.ids import IdLookup, check_unique, clean_ids
 from noisyteacher.noise.isotonic import Number
 from noisyteacher.noise.rows import LabelsOrProbs
 from noisyteacher.noise.teacher import TeacherNoise

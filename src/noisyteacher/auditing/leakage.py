@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import ks_2samp
 
-from noisyteacher.labels.ids import IdLookup
+from noisyteacher.io.ids import IdLookup
 
 FAR = 0.1
 SURE = 1e-3

@@ -143,18 +143,20 @@ def _load(place: str, options: FileOptions) -> Dataset:
     from noisyteacher.pipeline import read_examples
 
     if Path(place).is_file():
-        return read_examples(place, options, labelled=False)
-    id_column = options.id_column or "auto"
-    try:
-        return load_dataset(place, label=options.label_column or "auto", id_column=id_column)
-    except InputError:
-        # Inputs may well come without labels; anything else that is wrong is wrong here too.
-        return load_dataset(place, label=None, id_column=id_column)
+        return read_examples(place, options, labeled=False)
+    # Inputs may well come without labels.
+    return load_dataset(
+        place,
+        id_column=options.id_column,
+        text_column=options.text_column,
+        label_column=options.label_column,
+        labeled=False,
+    )
 
 
 def _rows(dataset: Dataset, ids: np.ndarray) -> Any:
     from noisyteacher.data.dataset import positions_of
-    from noisyteacher.labels.text_ids import ids_like
+    from noisyteacher.io.ids import ids_like
 
     where = f"the inputs {dataset.name}"
     rows = positions_of(ids_like(dataset.ids, ids, where), ids, where)

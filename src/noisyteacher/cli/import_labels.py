@@ -22,17 +22,6 @@ EPILOG = """
 **Example:** `noisyteacher import predictions.csv --label-column prediction --out labels`
 """
 
-_KINDS = {
-    ".npy": "array",
-    ".npz": "array",
-    ".csv": "table",
-    ".tsv": "table",
-    ".parquet": "table",
-    ".jsonl": "answers",
-    ".ndjson": "answers",
-    ".json": "answers",
-}
-
 
 def import_labels(
     sources: Annotated[
@@ -143,24 +132,16 @@ def import_labels(
 
 
 def _kind(sources: list[Path], one_label: bool) -> str:
-    kinds = {source: _kind_of(source, one_label) for source in sources}
+    from noisyteacher.labels.importers.probabilities import OUTPUTS, kind_of_outputs
+
+    kinds = {source: kind_of_outputs(source, labeled=one_label) for source in sources}
     unknown = [str(source) for source, kind in kinds.items() if kind is None]
     if unknown:
-        raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(_KINDS)}.")
+        raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(OUTPUTS)}.")
     found = {kind for kind in kinds.values() if kind is not None}
     if len(found) > 1 or (found == {"array"} and len(sources) > 1):
         raise InputError("several files must all be .jsonl, or all tables.")
     return found.pop()
-
-
-def _kind_of(source: Path, one_label: bool) -> str | None:
-    from noisyteacher.labels.importers.one_label import is_labelled
-    from noisyteacher.labels.importers.user_tables import kind_of
-
-    ending = kind_of(source)
-    if ending in (".jsonl", ".ndjson") and (one_label or is_labelled(source)):
-        return "table"
-    return _KINDS.get(ending)
 
 
 def _check_options(kind: str, skip_bad: bool, list_column: str | None, one_label: bool) -> None:

@@ -93,8 +93,8 @@ def label(
     from noisyteacher.core.machine import choose_device
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import parse_classes
+    from noisyteacher.pipeline import FileOptions, read_examples
     from noisyteacher.pipeline.bulk import label_files
-    from noisyteacher.pipeline.files import FileOptions, read_examples
     from noisyteacher.pipeline.teachers import open_teacher
 
     teacher = open_teacher(
@@ -107,7 +107,7 @@ def label(
         max_length=max_length,
     )
     options = FileOptions(id_column, text_column, label_column, image_size)
-    parts = [read_examples(source, options, labelled=False) for source in sources]
+    parts = [read_examples(source, options, labeled=False) for source in sources]
     began = time.monotonic()
     with ProgressDisplay(quiet=json) as display:
 

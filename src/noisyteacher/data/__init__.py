@@ -8,7 +8,7 @@ from noisyteacher.data.image_views import (
     crop_resize_view,
 )
 from noisyteacher.data.input_format import InputFormat, fit_format
-from noisyteacher.data.load import load_dataset
+from noisyteacher.data.load import load_dataset, read_examples
 from noisyteacher.data.splits import Split, split, split_by_ids
 from noisyteacher.data.tensors import DatasetTensors, Inputs, image_tensor, to_tensors
 from noisyteacher.data.text import (
@@ -43,6 +43,7 @@ __all__ = [
     "image_tensor",
     "load_dataset",
     "load_featurizer",
+    "read_examples",
     "save_featurizer",
     "split",
     "split_by_ids",

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import Kind
-from noisyteacher.data.decode import decode_image, decoded
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews
 from noisyteacher.data.statistics import ChannelHistogram, feature_statistics
 from noisyteacher.data.tensors import Inputs, image_tensor
 from noisyteacher.data.text import Featurizer
 from noisyteacher.data.views import TableViews, Views
+from noisyteacher.io.images import decode_image, decoded
 
 # Texts; images as uint8 (n, H, W, 3) or (n, H, W), or paths of image files; tables (n, d).
 RawInputs: TypeAlias = np.ndarray | Sequence[str] | Sequence[Path]

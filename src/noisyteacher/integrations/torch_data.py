@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.losses import SLaMLoss
 from noisyteacher.methods import Rows, SLaM
 from noisyteacher.noise import TeacherNoise

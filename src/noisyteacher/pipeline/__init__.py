@@ -1,7 +1,8 @@
 """The user's whole way: from stored teacher labels to a finished student."""
 
+from noisyteacher.data import read_examples
+from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.pipeline.door import distill, gather
-from noisyteacher.pipeline.files import FileOptions, read_examples
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill

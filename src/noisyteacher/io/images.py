@@ -1,22 +1,27 @@
-"""Encoded images to uint8 arrays of one size, several at a time."""
+"""Image files and other encoded images, to uint8 arrays of one size, several at a time."""
 
 from __future__ import annotations
 
 import os
 import struct
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain, islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.data.source import EncodedImages
 
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".jfif"),
+    *(".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff", ".gif"),
+)
 DEFAULT_SIDE = 256  # for photographs of many sizes: the usual store for 224×224 crops
 # For small images of many sizes, what students of small images are made for. It is one side for
 # all of them, so that a gold set and its pool, which are read one after the other, agree.
@@ -34,6 +39,36 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+
+@dataclass(frozen=True)
+class EncodedImages:
+    """Image files as bytes, in order; ``stream`` opens a fresh pass of (name, bytes)."""
+
+    count: int
+    stream: Callable[[], Iterator[tuple[str, bytes]]]
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def no_inputs(like: np.ndarray | list[str] | EncodedImages) -> Any:
+    """No images, rows or texts, in the same form as some."""
+    return EncodedImages(0, lambda: iter(())) if isinstance(like, EncodedImages) else like[:0]
+
+
+def image_files(files: Sequence[Path]) -> EncodedImages:
+    """Image files, read one by one as they are decoded."""
+
+    def stream() -> Iterator[tuple[str, bytes]]:
+        for file in files:
+            try:
+                data = file.read_bytes()
+            except OSError as error:
+                raise InputError(f"Image {file} cannot be read: {error.strerror}.") from error
+            yield str(file), data
+
+    return EncodedImages(len(files), stream)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""Ids of examples: strings or integers, checked at the door and found fast afterwards."""
+"""Ids of examples: strings or integers, checked when they come in and found fast afterwards."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, MissingIdsError, first_few
+from noisyteacher.io.formats import line_blocks, read_arrays
 
 IdsLike = Iterable[str] | Iterable[int] | npt.NDArray[Any] | Tensor
 
@@ -130,3 +133,59 @@ class IdLookup:
             hint = f"; the ids here are {'strings' if self._text else 'integers'}"
         names = dict.fromkeys(missing.tolist())
         raise MissingIdsError(f"no teacher labels for ids {first_few(names)}{hint}.")
+
+
+def read_ids(path: Path) -> npt.NDArray[Any]:
+    """(n,) ids from a ``.npy`` file, or from a text file with one id on each line."""
+    if path.suffix == ".npy":
+        return clean_ids(read_arrays(path)["array"])
+    listed: list[str] = []
+    try:
+        for block in line_blocks(path):
+            listed += [line.decode().rstrip("\r\n") for line in block.lines]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
+    empty = [number for number, name in enumerate(listed, 1) if not name.strip()]
+    if empty:
+        raise InputError(f"{path} has no id on lines {first_few(empty)}.")
+    if not listed:
+        raise InputError(f"{path} is empty.")
+    return clean_ids(listed)
+
+
+def row_ids(prefix: str, count: int) -> npt.NDArray[np.str_]:
+    """(count,) ids for rows that have none: "pool/0", "pool/1", ..."""
+    return np.array([f"{prefix}/{row}" for row in range(count)], np.str_)
+
+
+def ids_like(ids: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """``ids`` as text or as numbers, whichever ``known`` are: a CSV cannot tell "17" from 17."""
+    if ids.dtype.kind == known.dtype.kind:
+        return ids
+    if known.dtype.kind == "U":
+        return ids.astype(np.str_)
+    # Written as numbers are: "007" and "7" would become one.
+    written = all(re.fullmatch(r"0|-?[1-9][0-9]{0,18}", key) for key in ids.tolist())
+    if not (written and _fit_int64(ids.tolist())):
+        raise InputError(
+            f"The ids of {where} are text ({first_few(ids.tolist(), 2)}), those of the teacher's "
+            f"labels are numbers ({first_few(known.tolist(), 2)})."
+        )
+    return ids.astype(np.int64)
+
+
+def whole_numbers(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Ids such as "17" as the integers they spell."""
+    odd = [] if ids.dtype.kind == "i" else [key for key in ids.tolist() if not _fit_int64([key])]
+    if odd:
+        raise InputError(f"the ids {first_few(odd)} are not whole numbers of 64 bits.")
+    return ids.astype(np.int64)
+
+
+def _fit_int64(texts: list[str]) -> bool:
+    try:
+        return all(-(2**63) <= int(text) < 2**63 for text in texts)
+    except ValueError:
+        return False
