@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.cli.report import report
 from noisyteacher.core.errors import InputError
-from noisyteacher.report.run_page import has_extra
+from noisyteacher.report.page import has_extra
 from noisyteacher.report.watch import PageServer
 
 pytestmark = pytest.mark.skipif(
@@ -72,7 +72,7 @@ def test_a_poll_reads_nothing_that_has_not_changed(
         raise AssertionError("read for a poll")
 
     for name in ("read_story", "read_audit", "read_comparison", "_read_json"):
-        monkeypatch.setattr(f"noisyteacher.report.source.{name}", never)
+        monkeypatch.setattr(f"noisyteacher.report.page_source.{name}", never)
     parsed = []
 
     def counted(path: Path) -> list[Row]:

@@ -1,11 +1,23 @@
-"""The sections of a page, each only where the run has left its data."""
+"""The page with charts: its sections, and one HTML file that needs no network.
+
+Needs the extra ``[report]``.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
+import altair as alt
+import jinja2
+import orjson
+import vl_convert
+
+from noisyteacher import __version__
 from noisyteacher.bench.result_lines import HEADER, cells
-from noisyteacher.report.accuracy_charts import draw_accuracies, draw_by_size
 from noisyteacher.report.audit_charts import (
     draw_alpha,
     draw_drift,
@@ -13,19 +25,57 @@ from noisyteacher.report.audit_charts import (
     draw_shortlists,
     draw_top_k,
 )
-from noisyteacher.report.comparison import Comparison
-from noisyteacher.report.confusion_charts import confused_classes, draw_confusion
-from noisyteacher.report.curve_charts import draw_curves
-from noisyteacher.report.page import data_address
-from noisyteacher.report.parts import Chart, Page, Section, Table
-from noisyteacher.report.source import Source
-from noisyteacher.report.words import ACCURACIES_IN_WORDS, caption, facts, progress
+from noisyteacher.report.charts import (
+    Chart,
+    Table,
+    confused_classes,
+    draw_accuracies,
+    draw_by_size,
+    draw_confusion,
+    draw_curves,
+)
+from noisyteacher.report.comparison import Comparison, data_address
+from noisyteacher.report.page_source import (
+    ACCURACIES_IN_WORDS,
+    PageSource,
+    caption,
+    facts,
+    progress,
+)
 
+_FOLDER = files("noisyteacher.report") / "assets"
 _MOST_CLASS_ROWS = 200
 _OFTEN_SHARED = ("passes", "labelled", "epochs", "n")
 
 
-def make_page(source: Source, live: bool = False) -> Page:
+@dataclass(frozen=True)
+class Section:
+    """A heading, and what stands below it."""
+
+    title: str
+    texts: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    items: list[str] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    pictures: list[tuple[str, str]] = field(default_factory=list)  # caption, data: address
+    folded: bool = False
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole page; ``live`` pages look for a newer self."""
+
+    title: str
+    sections: list[Section]
+    live: bool = False
+    progress: str = ""
+
+
+def make_page(source: PageSource, live: bool = False) -> Page:
     """All that is known of a run, or of one audit."""
     sections: list[Section | None] = [_done(source, live)]
     if source.rows:
@@ -40,7 +90,7 @@ def make_page(source: Source, live: bool = False) -> Page:
     return Page(source.title, shown, live, progress(source) if live else "")
 
 
-def _done(source: Source, live: bool) -> Section:
+def _done(source: PageSource, live: bool) -> Section:
     texts = [str(source.about["verdict"])] if "verdict" in source.about else []
     if live and not source.rows and not source.audits:
         texts.append("No student has finished yet; this page refreshes by itself.")
@@ -53,7 +103,7 @@ def _done(source: Source, live: bool) -> Section:
     )
 
 
-def _results(source: Source) -> Section:
+def _results(source: PageSource) -> Section:
     found = source.lines
     by_size = draw_by_size(found)
     # One dot plot for several sizes would mix them up.
@@ -95,12 +145,12 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
     return [Table("Students as judged on the selection set S", header, rows)] if rows else []
 
 
-def _training(source: Source) -> Section | None:
+def _training(source: PageSource) -> Section | None:
     charts = draw_curves(source.rows)
     return Section("Training", charts=charts) if charts else None
 
 
-def _pictures(source: Source) -> Section:
+def _pictures(source: PageSource) -> Section:
     """What a run drew while it went on; an audit shows more."""
     shown = [(caption(path), data_address("png", path.read_bytes())) for path in source.pictures]
     return Section("Pictures", pictures=shown)
@@ -212,3 +262,57 @@ def _disagreements(comparison: Comparison) -> Section:
     if len(comparison.examples) < comparison.disagreements:
         text += f" The {len(comparison.examples)} of which the teacher is surest:"
     return Section("Where teacher and student disagree", texts=[text], comparison=comparison)
+
+
+# -- HTML -----------------------------------------------------------------------------------------
+
+
+def render(page: Page) -> str:
+    """The whole file; every text in it is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["slug"] = _slug
+    charts = [
+        {"key": f"chart-{i}-{j}", "spec": chart.spec}
+        for i, section in enumerate(page.sections, 1)
+        for j, chart in enumerate(section.charts, 1)
+    ]
+    # The template takes these four as they are: our own files, and JSON escaped for its place.
+    return environment.get_template("page.html").render(
+        page=page,
+        version=__version__,
+        style=_asset("page.css"),
+        script=_asset("page.js"),
+        library=_vega(),
+        charts=inline_json(charts),
+    )
+
+
+def inline_json(value: object) -> str:
+    """JSON that nothing can break out of a script element with."""
+    text = orjson.dumps(value).decode()
+    for sign in "<>&\u2028\u2029":
+        # Outside strings JSON has none of these signs.
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, in the version whose charts altair writes."""
+    wanted = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", wanted)
+    return re.sub(r"</(?=script)", r"<\\/", bundle, flags=re.IGNORECASE)
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
