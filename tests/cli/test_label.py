@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from noisyteacher.cli.label import EPILOG, label
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Tfidf
 from noisyteacher.data.input_format import fit_format, rgb_images
 from noisyteacher.labels import TeacherLabels
@@ -155,6 +156,28 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     assert labels.teacher == "my_teacher:logits"
     assert labels.hard.tolist() == [int(len(text) % 7 >= 2) for text in pool.inputs]
     assert not (tmp_path / "labels.partial").exists()
+
+
+def test_killed_while_its_plan_was_written_it_starts_again(tmp_path: Path) -> None:
+    files = write_reviews(tmp_path / "data", 30, 50)
+    text_student(tmp_path / "student")
+    work = tmp_path / "labels.partial"
+    work.mkdir()
+    (work / ".plan.json.x1").write_bytes(b'{"tea')
+    printed(tmp_path / "student", files / "pool.csv", "--out", tmp_path / "labels")
+    assert not work.exists()
+
+
+def test_two_labelings_of_one_store_are_not_mixed(tmp_path: Path) -> None:
+    files = write_reviews(tmp_path / "data", 30, 50)
+    text_student(tmp_path / "student")
+    arguments = [tmp_path / "student", files / "pool.csv", "--out", tmp_path / "labels"]
+    with hold_lock(tmp_path / "labels.lock", "it", "wait"):
+        sentence = refused(*arguments)
+    assert "labels is in use by another process" in sentence
+    assert sentence.endswith("choose another store with out= (--out).")
+    printed(*arguments)
+    assert not (tmp_path / "labels.lock").exists()
 
 
 def test_shards_of_other_files_are_not_used(

@@ -13,6 +13,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.simulation import Reached, fit_exponent, steps_to_error
 from noisyteacher.halfspace.study import Cell, load_rows, run_study, smoke_study
 from noisyteacher.halfspace.study_report import exponents, interval
+from noisyteacher.runs import RunFolder
 
 TINY = replace(
     smoke_study(), margins=(0.5, 0.4), epsilons=(0.1,), noises=(0.1,), runs=4, max_steps=40,
@@ -97,13 +98,22 @@ def test_study_goes_on_where_it_was(tmp_path):
 
 def test_study_stops_in_time_and_refuses_another_ones_folder(tmp_path):
     assert list(run_study(TINY, tmp_path, until=0.0)) == []
-    with pytest.raises(InputError, match="another study"):
+    with pytest.raises(
+        InputError, match=r"holds a run with another seed; choose another folder .*--out"
+    ):
         next(run_study(replace(TINY, seed=1), tmp_path))
+
+
+def test_study_refuses_a_folder_in_which_another_process_is_at_work(tmp_path):
+    in_use = pytest.raises(InputError, match="is in use by another process")
+    with RunFolder(tmp_path).lock(), in_use:
+        next(run_study(TINY, tmp_path))
+    assert not (tmp_path / "recipe.json").exists()
 
 
 def test_a_broken_row_in_the_middle_is_an_error(tmp_path):
     (tmp_path / "results.jsonl").write_text('{"kind": \n{"kind": "samples"}\n')
-    with pytest.raises(InputError, match="Line 1"):
+    with pytest.raises(InputError, match="line 1, is not a results row"):
         load_rows(tmp_path)
 
 

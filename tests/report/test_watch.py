@@ -13,11 +13,11 @@ import typer
 from report_runs import row, write_rows
 from typer.testing import CliRunner
 
-from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.cli.report import report
 from noisyteacher.core.errors import InputError
 from noisyteacher.report.page import has_extra
 from noisyteacher.report.watch import PageServer
+from noisyteacher.runs import Row, read_rows
 
 pytestmark = pytest.mark.skipif(
     not has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from noisyteacher.bench.result_lines import Line, TrialMean, lead, teacher_accuracies
-from noisyteacher.bench.results import named_method
 from noisyteacher.core.files import write_atomic
 from noisyteacher.methods import (
     Fidelity,
@@ -31,6 +30,7 @@ from noisyteacher.methods import (
 from noisyteacher.methods.robust import default_neighbours
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.confidence import confidence
+from noisyteacher.runs import named_method
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,8 +22,8 @@ from noisyteacher.bench.result_lines import (
     paper_name,
     teacher_accuracies,
 )
-from noisyteacher.bench.results import named_method
 from noisyteacher.methods import Vanilla
+from noisyteacher.runs import named_method
 
 _BELOW = "†"
 _BELOW_NOTE = "† below a student of gold labels only."

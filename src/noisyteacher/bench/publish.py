@@ -24,9 +24,9 @@ from noisyteacher.bench.paper_tables import (
     size_table,
 )
 from noisyteacher.bench.result_lines import Line, in_reading_order, lines
-from noisyteacher.bench.results import Row, merge, read_rows
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import plain_name, write_atomic
+from noisyteacher.runs import Row, merge, read_rows
 
 
 def read_files(paths: Sequence[str | Path]) -> list[Row]:

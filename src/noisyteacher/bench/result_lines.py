@@ -12,7 +12,6 @@ import numpy as np
 
 from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.recipe import ARM_MARK
-from noisyteacher.bench.results import Row, named_method
 from noisyteacher.methods import (
     UPS,
     VID,
@@ -27,6 +26,7 @@ from noisyteacher.methods import (
     Vanilla,
     Weighted,
 )
+from noisyteacher.runs import Row, named_method
 
 ACCURACIES = {
     "last": "last epoch",

@@ -20,7 +20,7 @@ from noisyteacher.core.errors import NoisyTeacherWarning
 
 if TYPE_CHECKING:
     from noisyteacher.bench.result_lines import Line
-    from noisyteacher.bench.results import Row
+    from noisyteacher.runs import Row
 
 IdColumn = Annotated[
     str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")

@@ -10,8 +10,8 @@ import altair as alt
 import numpy as np
 
 from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or, lines
-from noisyteacher.bench.results import Row
 from noisyteacher.report.comparison import Confusion
+from noisyteacher.runs import Row
 
 # Colours are names of the page's style sheet: one drawing serves light, dark and paper.
 INK, LINE = "var(--ink)", "var(--line)"

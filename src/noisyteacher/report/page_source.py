@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from noisyteacher.bench.result_lines import Line, lines
-from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.core.errors import InputError
 from noisyteacher.report.collect import AUDITS, Story, read_story
 from noisyteacher.report.comparison import Comparison, read_comparison
+from noisyteacher.runs import Row, read_rows
 
 ACCURACIES_IN_WORDS = (
     "Test accuracy in percent, mean ± standard deviation over n trials: after the last epoch, "

@@ -11,12 +11,12 @@ from typing import cast
 
 import orjson
 
-from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.core.errors import InputError
 from noisyteacher.report.collect import AUDITS, STORY
 from noisyteacher.report.comparison import FILE
 from noisyteacher.report.page import render_page
 from noisyteacher.report.page_source import PageSource, last_line, progress
+from noisyteacher.runs import Row, read_rows
 
 _SELF = "127.0.0.1"
 # Not the curves, which change every epoch: a page that is read must not jump all the time.
