@@ -95,7 +95,7 @@ def audit(
     options = FileOptions(id_column, text_column, label_column)
     status = Console(stderr=True).status(f"Auditing {len(labels)} labels")
     with warnings_as_lines(), status:
-        val = read(gold)
+        val = _with_teacher_labels(read(gold), labels)
         known = None if trained_on is None else read(trained_on, needs_labels=False)
         result = run_audit(
             labels,
@@ -109,6 +109,13 @@ def audit(
             seed=seed,
         )
     typer.echo(orjson.dumps(result.to_dict()).decode() if json else result.summary())
+
+
+def _with_teacher_labels(gold: Gold, labels: TeacherLabels) -> Gold:
+    from noisyteacher.auditing.teacher_audit import labeled_rows
+
+    labeled = labeled_rows(gold.ids, labels)
+    return gold._replace(ids=gold.ids[labeled], y=None if gold.y is None else gold.y[labeled])
 
 
 def _class_names(labels: TeacherLabels, gold: Gold) -> list[str]:

@@ -99,7 +99,11 @@ def check_text(what: str, *texts: str | None) -> None:
 
 
 def class_numbers(
-    values: Any, classes: Sequence[str] | None, where: str = "y"
+    values: Any,
+    classes: Sequence[str] | None,
+    where: str = "y",
+    *,
+    numbers_are_places: bool = False,
 ) -> npt.NDArray[np.int64]:
     """(n,) int64 class numbers of labels given in Python as numbers or as class names.
 
@@ -110,6 +114,7 @@ def class_numbers(
         values: an array, tensor or sequence (n,) of whole numbers, class names or booleans.
         classes: the teacher's classes; None where they have no names, so that only numbers will do.
         where: how messages call the labels.
+        numbers_are_places: take whole numbers also where classes are called by other numbers.
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
@@ -120,7 +125,8 @@ def class_numbers(
     if array.ndim != 1:
         raise InputError(f"{where} must hold one class per row, but has shape {array.shape}.")
     if array.dtype.kind in "iu":
-        _check_called_by_place(classes or (), where)
+        if not numbers_are_places:
+            _check_called_by_place(classes or (), where)
         return array.astype(np.int64)
     listed = array.tolist()
     if not listed:

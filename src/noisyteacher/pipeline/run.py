@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import orjson
 import torch
 
+from noisyteacher.auditing import Audit, audit
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import choose_device, hardware
@@ -20,7 +22,7 @@ from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.input_format import InputFormat, fit_format
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import EXTRAS, Method, check_store, parse
+from noisyteacher.methods import EXTRAS, Method, check_store
 from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.models.build import to_config
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
@@ -30,12 +32,13 @@ from noisyteacher.pipeline.floor import accuracy, train_floor
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled, Outcome
-from noisyteacher.pipeline.recommend import audit_teacher
 from noisyteacher.pipeline.run_folder import better_before, claim_folder, results_row
 from noisyteacher.pipeline.student import Student, save_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
+
+_AUDIT_REPLICATES = 200
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,8 @@ def _run(
         to_config(run.spec)  # a student that cannot be saved is refused before it is trained
         claim_folder(folder, task, run.spec, run.config, settings.seed, inputs)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
-    found = audit_teacher(task, say)
-    recommended = parse(found.recommendation.method)
+    found = _audit_teacher(task, say)
+    recommended = found.recommendation.method
     say(f"The audit recommends {recommended!r}.")
     if folder is not None:
         write_atomic(
@@ -188,6 +191,21 @@ def _run(
         finished = outcome is not None
         outcomes += [outcome] if outcome is not None else []
     return _finish(run, outcomes, finished)
+
+
+def _audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
+    """Audit the teacher on V and the pool before anything is trained, and say the warnings."""
+    parts = task.split
+    found = audit(
+        task.labels.take(task.ids[np.concatenate([parts.val, parts.pool])]),
+        [task.classes[label] for label in task.y[parts.val]],
+        task.ids[parts.val],
+        kind=task.kind,
+        replicates=_AUDIT_REPLICATES,
+    )
+    for warning in found.warnings:
+        say(f"Audit: {warning}")
+    return found
 
 
 def _train_candidates(

@@ -1,4 +1,4 @@
-"""All measurements of one checked case."""
+"""Everything the audit measures, before anyone draws conclusions."""
 
 from __future__ import annotations
 
@@ -8,39 +8,52 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisyteacher.auditing.bootstrap import Bootstrap, Interval
-from noisyteacher.auditing.curve import PoolTrust, fit_alpha_curve
-from noisyteacher.auditing.drift import compare_with_pool
-from noisyteacher.auditing.leakage import look_for_leaks
-from noisyteacher.auditing.numbers import Numbers
-from noisyteacher.auditing.per_class import look_at_classes
-from noisyteacher.auditing.probe import Features, probe_gold
-from noisyteacher.auditing.quality import measure_quality
-from noisyteacher.auditing.reading import read_val, summarise_rows
+from noisyteacher.auditing.curves import (
+    AlphaCurve,
+    PerClass,
+    PoolTrust,
+    fit_alpha_curve,
+    report_classes,
+)
+from noisyteacher.auditing.drift import Drift, Leakage, check_leakage, compare_with_pool
+from noisyteacher.auditing.probe import GoldInputs, Probe, probe_gold
+from noisyteacher.auditing.quality import Quality, measure_quality, read_val, summarize_rows
 from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.noise.teacher import TeacherNoise
-from noisyteacher.noise.trust import Trust
+from noisyteacher.noise import TeacherNoise, Trust
 
 
 @dataclass(frozen=True)
-class GoldInputs:
-    """What the gold-only probe learns from."""
+class Numbers:
+    """The measurements; intervals are 95 % bootstrap intervals over the rows of V."""
 
-    val: Features
-    gold: Features | None  # of A, with its classes; None and empty where they were not given
-    gold_y: np.ndarray
+    teacher: str | None
+    num_classes: int
+    stored: int  # classes stored per row
+    val_rows: int
+    pool_rows: int  # 0 where no pool was given; then V stands in for it below
+    lower_bound: float
+    threshold: float  # the accuracy that k(x) asks of a shortlist
+    replicates: int
+    seed: int
+    quality: Quality
+    curve: AlphaCurve
+    trust: PoolTrust
+    drift: Drift | None  # None without a pool
+    per_class: PerClass
+    leakage: Leakage
+    probe: Probe | None  # None without inputs
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the user asked, after all checks."""
+    """What the audit was asked, after all checks."""
 
     val: TeacherLabels
     y: np.ndarray  # (v,) int64
     pool: TeacherLabels | None  # without V's and A's rows
-    val_ids: np.ndarray
-    gold_ids: np.ndarray
-    shown_pool_ids: np.ndarray  # of the pool as it was given, where it was given apart
+    gold_ids: np.ndarray  # of A
+    given_pool_ids: np.ndarray  # of the pool as it was given; empty where it is the store's rest
     inputs: GoldInputs | None
     noise: TeacherNoise
     bootstrap: Bootstrap
@@ -52,15 +65,11 @@ def measure(case: Case) -> Numbers:
     val, bootstrap = read_val(case.val, case.y), case.bootstrap
     # Without a pool, V shows what one like it would look like.
     pool_labels = case.val if case.pool is None else case.pool
-    pool = summarise_rows(pool_labels)
+    pool = summarize_rows(pool_labels)
     trust = _predict(noise, pool_labels)
-    curve, spread = fit_alpha_curve(
+    curve, intervals = fit_alpha_curve(
         val.margin, val.right, pool.margin, trust.lower_bound, bootstrap
     )
-    probe = None
-    if case.inputs is not None:
-        given = case.inputs
-        probe = probe_gold(given.val, val.y, given.gold, given.gold_y, val.right, bootstrap)
     return Numbers(
         teacher=case.val.teacher,
         num_classes=val.num_classes,
@@ -73,17 +82,17 @@ def measure(case: Case) -> Numbers:
         seed=bootstrap.seed,
         quality=measure_quality(val, bootstrap),
         curve=curve,
-        trust=_pool_trust(trust, spread),
+        trust=_pool_trust(trust, intervals),
         drift=None if case.pool is None else compare_with_pool(val, pool, bootstrap),
-        per_class=look_at_classes(val, pool, case.val.classes),
-        leakage=look_for_leaks(
+        per_class=report_classes(val, pool, case.val.classes),
+        leakage=check_leakage(
             val.margin,
             None if case.pool is None else pool.margin,
-            case.val_ids,
+            case.val.ids,
             case.gold_ids,
-            case.shown_pool_ids,
+            case.given_pool_ids,
         ),
-        probe=probe,
+        probe=None if case.inputs is None else probe_gold(case.inputs, val, bootstrap),
     )
 
 
@@ -94,11 +103,11 @@ def _predict(noise: TeacherNoise, labels: TeacherLabels) -> Trust:
         return noise.predict(labels)
 
 
-def _pool_trust(trust: Trust, spread: dict[str, Interval]) -> PoolTrust:
+def _pool_trust(trust: Trust, intervals: dict[str, Interval]) -> PoolTrust:
     sizes, rows = np.unique(np.asarray(trust.k), return_counts=True)
     return PoolTrust(
         rows=len(trust),
-        **spread,
+        **intervals,
         k_rows=dict(zip(sizes.tolist(), rows.tolist(), strict=True)),
         k_median=float(np.median(np.asarray(trust.k))),
         unreachable_share=trust.unreachable_share,
