@@ -83,7 +83,7 @@ def run_audit(folder: Path, replicates: int) -> tuple[float, float, float, str]:
     result = audit(labels, gold.y, gold.ids, replicates=replicates)
     result.to_dict()
     ended = time.perf_counter()
-    return opened - started, ended - opened, peak_gib(), result.recommendation.method
+    return opened - started, ended - opened, peak_gib(), repr(result.recommendation.method)
 
 
 def measure(size: Size) -> list[Measurement]:

@@ -26,8 +26,7 @@ from noisyteacher.data import ImageViews, Split, image_tensor
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, Method, SLaM, Vanilla
 from noisyteacher.models import ResNetCifar
-from noisyteacher.models.conv import Conv3x3
-from noisyteacher.models.norm import NormAct
+from noisyteacher.models.layers import Conv3x3, NormAct
 from noisyteacher.train import Job, Problem, TrainConfig, TrainData, train
 
 CLASSES = 100

@@ -32,7 +32,7 @@ from noisyteacher.methods import (
 )
 from noisyteacher.train import TrainConfig
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.student import Arena, StudentRun
+from noisyteacher.train.student_run import DeviceData, StudentRun
 
 GOLD, VAL, POOL = 5_000, 500, 45_000
 # Methods without defaults of their own.
@@ -75,11 +75,11 @@ def step_ratio(device: str, rounds: int, steps: int) -> dict[str, float]:
     """Median seconds of SLaM's and vanilla's step, and their ratio."""
     data, labels, y = make_data(6_000)
     config = TrainConfig(epochs=1, batch_size=256, steps_per_epoch=steps)
-    arena = Arena.build(data, torch.device(device))
+    shared = DeviceData.build(data, torch.device(device))
     runs = {}
     for method in (Vanilla(), SLaM()):
         (job,) = jobs_for([method], 56, data, labels, y)
-        runs[method] = StudentRun(job, arena, config, Processes())
+        runs[method] = StudentRun(job, shared, config, Processes())
         if device == "cuda":
             runs[method].capture()
     seconds: dict[Method, list[float]] = {method: [] for method in runs}

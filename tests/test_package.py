@@ -26,7 +26,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_distill_is_the_function_whatever_was_imported_before() -> None:
     told = run(
-        "import noisyteacher.pipeline.files, noisyteacher.auditing, noisyteacher as nt; "
+        "import noisyteacher.pipeline.sources, noisyteacher.auditing, noisyteacher as nt; "
         "from noisyteacher import distill; "
         "print(callable(nt.distill), nt.distill is distill, callable(nt.audit))"
     )

@@ -48,14 +48,13 @@ def test_sparse_inputs_are_taken(labels, planted):
     ("y", "said"),
     [
         (["cat"] * 119 + ["yak"], "'yak'"),
-        (["cat"] * 119 + ["3"], "the labels '3' of y are no classes"),
+        (["cat"] * 119 + ["3"], "y has the labels '3', which are not among the teacher's classes"),
         ([0.5] * 120, "float64"),
         ([[0]] * 120, "shape"),
         ([[0], [0, 1]] * 60, "differ"),
         ([0] * 119, "119"),
         ([0, 5] * 60, "row 1 is 5"),
         ([0, -1] * 60, "row 1 is -1"),
-        ([3] * 120, "class 3 only"),
     ],
 )
 def test_bad_truth(labels, y, said):
@@ -69,12 +68,55 @@ def test_nothing_to_learn_from(labels):
 
 
 def test_unknown_and_repeated_ids(labels, planted):
-    with pytest.raises(MissingIdsError, match="'y1'"):
-        audit(labels, [0, 1], ids=["x1", "y1"])
+    with pytest.raises(MissingIdsError, match=r"None of the 2 gold ids .* 'y0', 'y1', .* 'x0'"):
+        audit(labels, [0, 1], ids=["y0", "y1"])
     with pytest.raises(InputError, match="repeated: 'x1'"):
         audit(labels, [0, 1], ids=["x1", "x1"])
     with pytest.raises(InputError, match="repeated: 'a'"):
         audit(labels, planted.y, gold_ids=["a", "a"])
+
+
+@pytest.mark.parametrize("kind", ["numbers", "sparse", "texts"])
+def test_gold_rows_without_a_teacher_label_are_left_out(labels, planted, kind):
+    make = {
+        "numbers": lambda y: np.eye(5)[y],
+        "sparse": lambda y: csr_matrix(np.eye(5)[y]),
+        "texts": lambda y: [f"word{c} film" for c in y],
+    }[kind]
+    y, kept = planted.y, np.arange(120) % 6 > 0
+    fewer = labels.take(labels.ids[kept])
+    expected = audit(fewer, y[kept], inputs=make(y[kept]), replicates=50)
+    with pytest.warns(NoisyTeacherWarning, match=r"^20 of 120 gold ids .* left out: 'x0', 'x6'"):
+        found = audit(fewer, y, labels.ids, inputs=make(y), replicates=50)
+    assert found == expected
+    assert found.numbers.val_rows == 100
+
+
+def test_a_v_of_one_class_is_a_warning(labels, planted):
+    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 'fox' only"):
+        result = audit(labels, [3] * 120, replicates=50)
+    assert result.numbers.quality.accuracy.value == (labels.hard == 3).mean()
+    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 'cat' only"):
+        one = audit(labels, ["cat"], ids=["x0"], replicates=50)
+    assert one.numbers.val_rows == 1
+    assert not one.recommendation.slam_helps
+    assert "Recommendation: " in one.summary()
+
+
+def test_the_probe_of_very_few_rows(labels, planted):
+    x = np.eye(5)[planted.y]
+    one_each = [int(np.flatnonzero(planted.y == c)[0]) for c in range(5)]
+    ids = labels.ids[one_each]
+    probe = audit(labels, range(5), ids, inputs=x[one_each], replicates=50).numbers.probe
+    assert (probe.rows, probe.accuracy.value) == (5, 0.0)
+    with pytest.warns(NoisyTeacherWarning, match="only"):
+        both = audit(labels, [0], ids[:1], inputs=x[one_each[:1]], gold_inputs=x, gold_y=planted.y)
+    assert both.numbers.probe.accuracy.value == 1.0
+    with (
+        pytest.warns(NoisyTeacherWarning, match="only"),
+        pytest.raises(InputError, match="inputs need at least 2 gold rows"),
+    ):
+        audit(labels, [0], ids[:1], inputs=x[one_each[:1]], replicates=50)
 
 
 def test_bad_settings(labels, planted):
@@ -160,7 +202,7 @@ def test_ids_keep_their_kind(planted, tmp_path):
         ("id,label\nx1,\n", "has no labels"),
         ("id,label\n,cat\n", "1 empty"),
         ("id,label,label\nx1,cat,dog\n", "several columns 'label'"),
-        ("id,label\nx1,cat\nx2,3\n", "labels '3' of .* are no classes"),
+        ("id,label\nx1,cat\nx2,3\n", "labels '3', which are not among the teacher's classes"),
         ("id,label\nx1,cat\nx1,dog\n", "repeated: 'x1'"),
         ("id,label\nx1\n", "cannot be read"),
     ],
@@ -212,7 +254,7 @@ def test_other_columns_and_rows_without_ids(labels, planted, tmp_path):
     gold = read_gold(csv, labels, id_column="key", label_column="kind")
     assert gold.ids.tolist() == ["x7", "x0"]
     assert gold.y.tolist() == [2, 0]
-    with pytest.raises(InputError, match="no id column 'name' among 'label', 'key'"):
+    with pytest.raises(InputError, match="no id column: looked for 'name' among 'label', 'key'"):
         read_gold(csv, labels, id_column="name")
     with pytest.raises(InputError, match="looked for 'mood' among 'label', 'key'"):
         read_gold(csv, labels, id_column="key", label_column="mood")
@@ -232,7 +274,9 @@ def test_booleans_are_classes(tmp_path):
 
 def test_numbers_are_no_places_where_classes_are_called_by_numbers(tmp_path):
     labels = TeacherLabels.from_probs([1, 2], [[0.5, 0.5]] * 2, ("10", "20"))
-    with pytest.raises(InputError, match=r"'0', '1' of .* are no classes"):
+    with pytest.raises(
+        InputError, match="labels '0', '1', which are not among the teacher's classes"
+    ):
         read_gold(write(tmp_path / "v.csv", "id,label\n1,0\n2,1\n"), labels)
 
 

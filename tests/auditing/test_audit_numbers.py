@@ -25,11 +25,9 @@ from sklearn.metrics import (
 import noisyteacher
 from noisyteacher.auditing import Bootstrap, audit
 from noisyteacher.auditing.bootstrap import interval, pivot_interval, share_interval
-from noisyteacher.auditing.curve import StepFits
+from noisyteacher.auditing.curves import StepFits, compare_curves
 from noisyteacher.auditing.drift import compare, importance_weights
-from noisyteacher.auditing.per_class import compare_curves
-from noisyteacher.auditing.quality import measure_quality
-from noisyteacher.auditing.reading import read_val
+from noisyteacher.auditing.quality import measure_quality, read_val
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise, fit_step_isotonic, margin, step_value
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from noisyteacher.auditing import audit
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import parse
+from noisyteacher.methods import Consistency, GoldOnly, Method, SLaM, Vanilla, parse
 
 
 def look(planted, **more):
@@ -34,8 +34,8 @@ def test_a_calibrated_teacher(seed):
     result = look(teachers.calibrated(seed))
     assert codes(result) == {"calibrated"}
     assert result.warnings == []
-    assert result.recommendation.method == "Consistency(inner=SLaM())"
-    assert result.recommendation.without_views == "SLaM()"
+    assert result.recommendation.method == Consistency(SLaM())
+    assert result.recommendation.without_views == SLaM()
     assert "calibrated" in advice(result)
     assert result.recommendation.temperature == 1.0
 
@@ -62,7 +62,7 @@ def test_one_broken_class(seed):
     assert [c.name for c in result.numbers.per_class.classes if c.broken] == ["2"]
     assert result.numbers.per_class.classes[2].confused_with == "3"
     assert "'2'" in advice(result)
-    assert result.recommendation.method == "Consistency(inner=SLaM(hard=True, per_class=True))"
+    assert result.recommendation.method == Consistency(SLaM(hard=True, per_class=True))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -103,8 +103,8 @@ def test_a_teacher_worse_than_gold_only():
     result = audit(probs, y, inputs=x, replicates=200)
     assert "worse_than_gold" in codes(result)
     assert not result.recommendation.distill
-    assert result.recommendation.method == "GoldOnly()"
-    assert "Do not distil this teacher" in advice(result)
+    assert result.recommendation.method == GoldOnly()
+    assert "Do not distill this teacher" in advice(result)
     assert "SLaM is not likely to help here" in advice(result)
 
 
@@ -146,7 +146,7 @@ def test_the_probe_reads_texts():
 def test_a_nearly_perfect_teacher():
     result = look(teachers.calibrated(scale=60.0))
     assert "nearly_perfect" in codes(result)
-    assert result.recommendation.method == "Vanilla()"
+    assert result.recommendation.method == Vanilla()
     assert "SLaM is not likely to help here" in advice(result)
 
 
@@ -157,7 +157,7 @@ def test_a_val_that_is_too_small():
     assert "V is too small" in advice(result)
     assert result.recommendation.val_rows >= 160
     told = next(f.text for f in result.findings if f.code == "small_val")
-    assert "nothing can be said of how far the alpha curve is off" in told
+    assert "nothing can be said about the error of the alpha curve" in told
 
 
 def test_a_teacher_that_only_guesses():
@@ -165,7 +165,7 @@ def test_a_teacher_that_only_guesses():
     y = np.random.default_rng(1).integers(0, 5, len(planted.y))
     result = look(planted._replace(y=y))
     assert "nothing_trusted" in codes(result)
-    assert result.recommendation.method == "GoldOnly()"
+    assert result.recommendation.method == GoldOnly()
 
 
 def test_two_classes_in_the_wrong_order():
@@ -183,15 +183,15 @@ def test_a_teacher_that_never_doubts():
     sure = np.eye(planted.val.shape[1])[planted.val.argmax(1)]
     result = audit(sure, planted.y, replicates=200)
     assert "hard_labels" in codes(result)
-    assert "every label is trusted alike" in advice(result)
-    assert "margins tell where" not in advice(result)
+    assert "every label deserves the same trust" in advice(result)
+    assert "margins show where" not in advice(result)
 
 
 def test_the_advice_is_for_what_the_student_reads():
     planted = teachers.calibrated(0)
-    assert look(planted, kind="image").recommendation.method == "Consistency(inner=SLaM())"
+    assert look(planted, kind="image").recommendation.method == Consistency(SLaM())
     tables = look(planted, kind="table").recommendation
-    assert tables.method == tables.without_views == "SLaM()"
+    assert tables.method == tables.without_views == SLaM()
     with pytest.raises(InputError, match="not 'sound'"):
         look(planted, kind="sound")
 
@@ -261,8 +261,9 @@ def test_top_classes_only_ask_for_more_when_the_shortlist_is_longer():
 @pytest.mark.parametrize("lower_bound", [0.5, 0.7])
 def test_recommended_methods_can_be_parsed(planted, lower_bound):
     advised = look(planted, lower_bound=lower_bound).recommendation
-    for text in (advised.method, advised.without_views, *advised.rivals):
-        assert repr(parse(text)) == text
+    for method in (advised.method, advised.without_views, *advised.rivals):
+        assert isinstance(method, Method)
+        assert parse(repr(method)) == method
 
 
 def test_reasons_name_no_file_that_an_installed_package_lacks():
@@ -287,6 +288,16 @@ def test_it_is_json_and_text():
     assert json.loads(json.dumps(plain)) == plain
     text = result.summary()
     assert str(result) == text
-    for part in ("big one", "<script>", "Findings", result.recommendation.method, "accuracy"):
+    for part in ("big one", "<script>", "Findings", repr(result.recommendation.method), "accuracy"):
         assert part in text
     assert max(map(len, text.splitlines())) <= 110
+
+
+def test_its_repr_is_one_line():
+    planted = teachers.calibrated()
+    labels = TeacherLabels.from_probs(np.arange(1_000), planted.val, teacher="big one")
+    accuracy = (labels.hard == planted.y).mean()
+    assert repr(audit(labels, planted.y, replicates=50)) == (
+        f"Audit(teacher='big one', val_rows=1000, pool_rows=0, accuracy={accuracy:.3f}, "
+        "warnings=0, recommended=Consistency(inner=SLaM()))"
+    )

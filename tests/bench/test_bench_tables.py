@@ -13,23 +13,36 @@ from PIL import Image
 
 from noisyteacher.bench import Row
 from noisyteacher.bench.figures import nearest_mean
-from noisyteacher.bench.layout import Table, Text, escape_latex
 from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.method_sets import FIDELITY, OTHER_LOSSES, PAPER_SOFT
-from noisyteacher.bench.paper import paper_figures, paper_methods
-from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
+from noisyteacher.bench.paper_tables import (
+    PaperTable,
+    Text,
+    by_kind,
+    csv_text,
+    detail_table,
+    escape_latex,
+    size_table,
+)
 from noisyteacher.bench.publish import figures_of, publish, tables_of
-from noisyteacher.bench.tables import HEADER, cells, in_reading_order, lines
+from noisyteacher.bench.result_lines import (
+    HEADER,
+    cells,
+    in_reading_order,
+    lines,
+    paper_figures,
+    paper_methods,
+)
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import parse
 
 
-def body(table: Table) -> dict[str, list[str]]:
+def body(table: PaperTable) -> dict[str, list[str]]:
     """Rows by their first cell."""
     return {line[0].text: [cell.text for cell in line[1:]] for line in table.rows}
 
 
-def bold(table: Table) -> list[str]:
+def bold(table: PaperTable) -> list[str]:
     return [cell.text for line in table.rows for cell in line if cell.bold]
 
 
@@ -139,7 +152,7 @@ def test_the_papers_figures() -> None:
     figures = paper_figures()
     assert len(figures) == 312
     assert str(figures["cifar100", "soft", 5000, "SLaM"]) == "42.72 ± 0.30"
-    assert figures["celeba", "soft", 3256, "Teacher"].spread is None
+    assert figures["celeba", "soft", 3256, "Teacher"].std is None
     assert ("imagenet", "soft", 64058, "Vanilla") in figures
     assert ("imdb", "soft", 500, "SLaM") in figures
     assert paper_methods("cifar10", "hard")[-1] == "SLaM"
@@ -162,7 +175,9 @@ def test_other_students_are_not_set_beside_the_papers(recipe: str) -> None:
 
 
 def test_markdown_and_latex() -> None:
-    table = Table("a_b", ("x", "y"), ((Text("m|n"), Text("4 ± 1", bold=True)),), ("5 % of it",))
+    table = PaperTable(
+        "a_b", ("x", "y"), ((Text("m|n"), Text("4 ± 1", bold=True)),), ("5 % of it",)
+    )
     assert "| m\\|n | **4 ± 1** |" in table.markdown()
     latex = table.latex()
     assert r"\textbf{4 $\pm$ 1} \\" in latex

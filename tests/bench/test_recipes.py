@@ -15,9 +15,9 @@ from noisyteacher.bench.method_sets import FIDELITY, TEMPERATURE, parse_methods
 from noisyteacher.bench.model_text import parse_model
 from noisyteacher.bench.paper_tables import detail_table
 from noisyteacher.bench.recipes import RECIPES, find_recipe
+from noisyteacher.bench.result_lines import lines
 from noisyteacher.bench.smoke import smoke
 from noisyteacher.bench.students import first_students
-from noisyteacher.bench.tables import lines
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import SLaM, Vanilla
 from noisyteacher.models import BagLinear, MobileNet, ResNetCifar, TextEncoder

@@ -185,11 +185,22 @@ def test_rows_without_labels_are_named(folder, tmp_path):
     assert "have no label and are left out: 'r300', 'r301'" in result.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--embeddings",), ("--inputs", "texts.csv")])
+def test_gold_rows_without_a_teacher_label_are_left_out(folder, tmp_path, more):
+    more = [folder / part if part.endswith(".csv") else part for part in more]
+    expected = run_json(folder / "labels", "--gold", folder / "gold.csv", *more)
+    gold = tmp_path / "gold.csv"
+    gold.write_text((folder / "gold.csv").read_text() + "r990,pos\nr991,neg\n")
+    result = run(folder / "labels", "--gold", gold, *more, *FAST, "--json")
+    assert "2 of 302 gold ids have no teacher label and are left out: 'r990'" in result.stderr
+    assert json.loads(result.stdout) == expected
+
+
 def test_bad_input(folder, tmp_path):
     store, gold = folder / "labels", folder / "gold.csv"
     both = run(store, "--gold", gold, "--embeddings", "--inputs", folder / "texts.csv")
     assert isinstance(both.exception, InputError)
-    write(tmp_path / "unknown.csv", "id,label", ["r0,neg", "zzz,pos"])
+    write(tmp_path / "unknown.csv", "id,label", ["yyy,neg", "zzz,pos"])
     unknown = run(store, "--gold", tmp_path / "unknown.csv")
     assert isinstance(unknown.exception, MissingIdsError)
     assert "'zzz'" in str(unknown.exception)

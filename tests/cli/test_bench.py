@@ -19,6 +19,7 @@ from noisyteacher.bench import read_rows
 from noisyteacher.cli.bench import EPILOG
 from noisyteacher.cli.bench import bench as verb
 from noisyteacher.core.errors import InputError
+from noisyteacher.runs import RunFolder
 
 DIGITS = ["digits", "--smoke", "--device", "cpu", "--methods", "GoldOnly();SLaM()"]
 
@@ -127,6 +128,12 @@ def test_methods_are_chosen_before_the_pretraining_they_need(
 def test_a_folder_of_another_run(tmp_path: Path) -> None:
     assert bench(*DIGITS, "--out", tmp_path).exit_code == 0
     assert "another name" in refused(*DIGITS, "--batch", 16, "--out", tmp_path)
+
+
+def test_a_folder_in_which_another_process_is_at_work(tmp_path: Path) -> None:
+    with RunFolder(tmp_path).lock():
+        assert "is in use by another process" in refused(*DIGITS, "--out", tmp_path)
+    assert not (tmp_path / "results.jsonl").exists()
 
 
 def test_killed_and_started_again(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from noisyteacher.bench.results import read_rows
 from noisyteacher.cli.distill import EPILOG, distill
 from noisyteacher.core.errors import InputError
 from noisyteacher.pipeline import load_student
+from noisyteacher.runs import RunFolder, read_rows
 from user_files import (
     digits,
     write_digit_folders,
@@ -99,6 +99,13 @@ def test_minutes_stop_it_and_it_goes_on(tmp_path: Path) -> None:
     assert not (out / "student").exists()
     assert printed(*on(folder), "--out", out, *FAST)["kept"]
     assert (out / "student").exists()
+
+
+def test_a_folder_in_which_another_process_is_at_work(tmp_path: Path) -> None:
+    folder, out = write_reviews(tmp_path), tmp_path / "run"
+    with RunFolder(out).lock():
+        assert "is in use by another process" in refused(*on(folder), "--out", out, *FAST)
+    assert not (out / "results.jsonl").exists()
 
 
 def test_images_in_folders(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 from noisyteacher.cli.export import EPILOG, export
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf, Tokens
+from noisyteacher.data.input_format import RawInputs, fit_format, rgb_images
 from noisyteacher.models import MLP, BagLinear, BagMLP, ModelSpec, ResNetCifar, TextEncoder
 from noisyteacher.pipeline import Student, save_student
-from noisyteacher.pipeline.inputs import RawInputs, fit_format, rgb_images
 from tiny_encoder import save_classifier
 from user_files import digits, reviews
 

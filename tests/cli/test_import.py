@@ -96,7 +96,7 @@ def test_tables_of_one_label_per_row(tmp_path: Path) -> None:
     out = ("--out", tmp_path / "c")
     assert "--confidence-column are for tables" in refused(tmp_path / "x.npy", *named, *out)
     told = refused(tmp_path / "p.jsonl", "--classes", "cat,bird", *out)
-    assert "the labels 'dog' in 'label' are not among the classes 'cat', 'bird'" in told
+    assert "has the labels 'dog', which are not among the teacher's classes 'cat', 'bird'" in told
 
 
 def test_the_summary_in_words(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_what_the_command_line_refuses(tmp_path: Path) -> None:
 
 
 def test_progress_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noisyteacher.cli.import_labels._SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("noisyteacher.core.progress.SECONDS_BETWEEN_LINES", -1.0)
     result = run(BATCH, *TWO, "--out", tmp_path / "a")
-    assert re.search(r"7 lines, \d+ a second, about 0 s left", result.stderr)
+    assert re.search(r"7 lines, \d+ a second$", result.stderr, re.MULTILINE)
     assert run(BATCH, *TWO, "--out", tmp_path / "b", "--json").stderr == ""
 
 

@@ -19,12 +19,13 @@ from typer.testing import CliRunner, Result
 
 from noisyteacher.cli.label import EPILOG, label
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Tfidf
+from noisyteacher.data.input_format import fit_format, rgb_images
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import BagLinear, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, read_examples, save_student
 from noisyteacher.pipeline.bulk import Progress, label_files
-from noisyteacher.pipeline.inputs import fit_format, rgb_images
 from noisyteacher.pipeline.teachers import ModelTeacher
 from tiny_encoder import save_classifier
 from user_files import digits, reviews, write_digit_folders, write_reviews
@@ -92,7 +93,7 @@ def test_a_saved_student_is_a_teacher(tmp_path: Path) -> None:
     assert summary["classes"] == ["bad", "good"]
     labels = TeacherLabels.open(out)
     for source in sources:
-        part = read_examples(source, labelled=False)
+        part = read_examples(source, labeled=False)
         said = labels.take(part.ids)
         np.testing.assert_allclose(said.probs, student.predict_proba(part.inputs), atol=2e-3)
         assert said.hard.tolist() == student.logits(part.inputs).argmax(1).tolist()
@@ -145,16 +146,38 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert "Going on with the finished shards" in again.stderr
-    assert "50 of 50 labelled" in again.stderr
+    assert "50 of 50 labeled" in again.stderr
     seen = (tmp_path / "seen.txt").read_text().split()
     # The first shard is not asked for again; the second, killed halfway, is.
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     assert seen == [*pool.ids[:20], *pool.ids[20:30], *pool.ids[20:50]]
     labels = TeacherLabels.open(tmp_path / "labels")
     assert labels.ids.tolist() == pool.ids.tolist()
     assert labels.teacher == "my_teacher:logits"
     assert labels.hard.tolist() == [int(len(text) % 7 >= 2) for text in pool.inputs]
     assert not (tmp_path / "labels.partial").exists()
+
+
+def test_killed_while_its_plan_was_written_it_starts_again(tmp_path: Path) -> None:
+    files = write_reviews(tmp_path / "data", 30, 50)
+    text_student(tmp_path / "student")
+    work = tmp_path / "labels.partial"
+    work.mkdir()
+    (work / ".plan.json.x1").write_bytes(b'{"tea')
+    printed(tmp_path / "student", files / "pool.csv", "--out", tmp_path / "labels")
+    assert not work.exists()
+
+
+def test_two_labelings_of_one_store_are_not_mixed(tmp_path: Path) -> None:
+    files = write_reviews(tmp_path / "data", 30, 50)
+    text_student(tmp_path / "student")
+    arguments = [tmp_path / "student", files / "pool.csv", "--out", tmp_path / "labels"]
+    with hold_lock(tmp_path / "labels.lock", "it", "wait"):
+        sentence = refused(*arguments)
+    assert "labels is in use by another process" in sentence
+    assert sentence.endswith("choose another store with out= (--out).")
+    printed(*arguments)
+    assert not (tmp_path / "labels.lock").exists()
 
 
 def test_shards_of_other_files_are_not_used(
@@ -172,11 +195,11 @@ def test_shards_of_other_files_are_not_used(
         return usual(ids, inputs, batch_size, seed)
 
     monkeypatch.setattr(teacher, "say", say)
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     with pytest.raises(KeyboardInterrupt):
         label_files(teacher, [pool], tmp_path / "labels", shard_size=20)
     monkeypatch.setattr(teacher, "say", usual)
-    gold = read_examples(files / "gold.csv", labelled=False)
+    gold = read_examples(files / "gold.csv", labeled=False)
     lines: list[str] = []
     label_files(teacher, [gold], tmp_path / "labels", shard_size=20, say=lines.append)
     assert any("beginning anew" in line for line in lines)
@@ -197,7 +220,7 @@ def test_batches_are_halved_when_memory_runs_out(
         return usual(ids, inputs, batch_size, seed)
 
     monkeypatch.setattr(teacher, "say", say)
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     seen: list[Progress] = []
     options: dict[str, Any] = {"batch_size": 64, "shard_size": 25, "on_progress": seen.append}
     labels = label_files(teacher, [pool], tmp_path / "labels", **options)
@@ -238,7 +261,7 @@ def test_a_hugging_face_classifier(tmp_path: Path) -> None:
     assert summary["classes"] == ["bad", "good"]
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    pool = read_examples(files / "pool.csv", labelled=False)
+    pool = read_examples(files / "pool.csv", labeled=False)
     coded = AutoTokenizer.from_pretrained(folder)(
         list(pool.inputs), padding=True, truncation=True, max_length=16, return_tensors="pt"
     )

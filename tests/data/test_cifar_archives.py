@@ -13,7 +13,7 @@ import pytest
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import load_dataset
-from noisyteacher.data.readers.cifar import load_batch
+from noisyteacher.data.downloads import load_batch
 
 
 def batch(rows: int, seed: int, labels: str = "labels") -> dict[str, Any]:

@@ -27,7 +27,7 @@ def test_a_second_label_among_the_features_is_named(tmp_path: Path) -> None:
         assert load_dataset(file).features == ("size", "target")
     file.write_text("size,target,label\n1,0,0\n0,1,1\n1,0,0\n")
     with pytest.warns(NoisyTeacherWarning, match="label is 'size', and 'target', 'label', by name"):
-        load_dataset(file, label="size")
+        load_dataset(file, label_column="size")
 
 
 @pytest.mark.filterwarnings("error")

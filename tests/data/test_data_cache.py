@@ -18,7 +18,6 @@ from sample_images import encoded
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import cache as cache_module
 from noisyteacher.data import load_dataset, to_tensors
-from noisyteacher.data.progress import track
 
 
 def write_parquet(path: Path, pictures: np.ndarray) -> None:
@@ -169,20 +168,3 @@ def test_an_unknown_layout_says_what_is_there(tmp_path: Path) -> None:
         load_dataset(tmp_path / "readme.md")
     with pytest.raises(InputError, match="image_size must be at least 1, not 0"):
         load_dataset(tmp_path, image_size=0)
-
-
-def test_progress_is_plain_lines_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = [[1, 2], [3], [4, 5, 6]]
-    assert list(track(blocks, 6, "Decoding images")) == blocks
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "Decoding images: 6"
-    assert lines[-1].startswith("Decoding images: done in ")
-
-
-def test_progress_is_a_bar_on_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
-    monkeypatch.setenv("TERM", "xterm")
-    assert list(track([[1, 2], [3]], 3, "Decoding images")) == [[1, 2], [3]]
-    assert "3/3" in capsys.readouterr().err

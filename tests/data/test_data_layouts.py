@@ -209,10 +209,10 @@ def test_bad_npz(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="inputs must be"):
         load_dataset(file)
     np.savez(file, inputs=np.array([{}, {}], dtype=object), labels=[0, 1])
-    with pytest.raises(InputError, match="not a readable NumPy archive"):
+    with pytest.raises(InputError, match="not a readable NumPy file"):
         load_dataset(file)
     np.savez(file, inputs=np.eye(2), labels=[0.5, 1])
-    with pytest.raises(InputError, match="whole numbers or class names"):
+    with pytest.raises(InputError, match="class names or whole numbers"):
         load_dataset(file)
     np.savez(file, inputs=np.eye(2), labels=[0, 1, 1])
     with pytest.raises(InputError, match="2 inputs and 3 labels"):
@@ -235,7 +235,7 @@ def test_csv_tables(tmp_path: Path) -> None:
     assert data.test_ids.tolist() == ["q"]
     assert data.test_y.tolist() == [0]
     (tmp_path / "other.csv").write_text("number,weight,kind\n7,1.5,0\n8,2,1\n")
-    other = load_dataset(tmp_path / "other.csv", label="kind", id_column="number")
+    other = load_dataset(tmp_path / "other.csv", label_column="kind", id_column="number")
     assert other.y.tolist() == [0, 1]
     assert other.ids.tolist() == [7, 8]
     assert np.asarray(other.inputs).tolist() == [[1.5], [2]]
@@ -280,15 +280,15 @@ def test_csv_text_may_hold_line_breaks(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("a,b\n1,2\n", "no label column"),
-        ("a,label\nred,0\nblue,1\n", "'a' is of type string"),
-        ("a,label\n1,0\n,1\n", "'a' has 1 missing"),
-        ("a,label\n1,0.5\n2,1\n", "whole numbers or class names"),
+        ("a,label\nred,0\nblue,1\n", "'a' holds strings; name the text column with text_column="),
+        ("a,label\n1,0\n,1\n", "the column 'a' has 1 empty values"),
+        ("a,label\n1,0.5\n2,1\n", "class names or whole numbers"),
         ("a,label\n1,-4\n2,1\n", "at least 0"),
         ("label\n1\n", "no feature columns"),
         ("id,a,label\nx,1,0\nx,2,1\n", "unique; repeated: 'x'"),
         ("a,label\n1,0,7\n", "cannot be read as a table"),
-        ("a,label\n", "no training rows"),
-        ("a,label\nnan,1\n2,0\n", "infinite or NaN|missing"),
+        ("a,label\n", "has no rows"),
+        ("a,label\nnan,1\n2,0\n", "infinite or NaN|1 empty"),
     ],
 )
 def test_bad_tables(tmp_path: Path, content: str, message: str) -> None:

@@ -132,7 +132,7 @@ def test_images_without_labels(tmp_path: Path, pictures: np.ndarray) -> None:
     pq.write_table(pa.table({"img": [encoded(p) for p in pictures]}), tmp_path / "pool.parquet")
     with pytest.raises(InputError, match="no label column"):
         load_dataset(tmp_path / "pool.parquet")
-    data = load_dataset(tmp_path / "pool.parquet", label=None)
+    data = load_dataset(tmp_path / "pool.parquet", labeled=False)
     assert data.y.tolist() == [-1] * 12
     assert data.classes == ()
     assert data.ids[-1] == "train/11"
@@ -195,11 +195,11 @@ def test_there_may_be_more_shards_than_open_files(
         row = {"age": [2 * i]} if kind == "table" else {"img": [encoded(pictures[i % 12])]}
         row |= {} if kind == "image without labels" else {"label": [i % 2]}
         pq.write_table(pa.table(row), tmp_path / f"train-{i:02d}.parquet")
-    label = None if kind == "image without labels" else "auto"
+    labeled = kind != "image without labels"
     with few_open_files(40):
-        data = load_dataset(tmp_path, label=label)
+        data = load_dataset(tmp_path, labeled=labeled)
     assert len(data) == 60
-    assert data.y.tolist() == ([-1] * 60 if label is None else [0, 1] * 30)
+    assert data.y.tolist() == ([0, 1] * 30 if labeled else [-1] * 60)
     expected = 2 * np.arange(60)[:, None] if kind == "table" else np.tile(pictures, (5, 1, 1, 1))
     np.testing.assert_array_equal(data.inputs, expected)
 
@@ -207,7 +207,7 @@ def test_there_may_be_more_shards_than_open_files(
 @pytest.mark.usefixtures("cache")
 def test_broken_parquet_and_missing_training_files(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 but not really")
-    with pytest.raises(InputError, match=r"broken\.parquet is not a readable Parquet file"):
+    with pytest.raises(InputError, match=r"broken\.parquet cannot be read as a table: Parquet"):
         load_dataset(tmp_path / "broken.parquet")
     (tmp_path / "only_test").mkdir()
     (tmp_path / "broken.parquet").rename(tmp_path / "only_test" / "test-0.parquet")

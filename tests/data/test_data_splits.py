@@ -97,7 +97,7 @@ def test_rows_without_a_label_go_to_the_pool() -> None:
     y = np.where(np.arange(100) < 30, 1, -1)
     made = split(y, 10, 10, 10)
     assert set(range(30, 100)) == set(made.pool.tolist())
-    with pytest.raises(InputError, match="need 31 labelled examples, and there are 30"):
+    with pytest.raises(InputError, match="need 31 labeled examples, and there are 30"):
         split(y, 11, 10, 10)
 
 
@@ -114,7 +114,7 @@ def test_draws_are_even() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"y": 100, "labeled": 50, "val": 40, "selection": 20}, "need 110 labelled examples"),
+        ({"y": 100, "labeled": 50, "val": 40, "selection": 20}, "need 110 labeled examples"),
         ({"y": 10_000, "labeled": 1.0}, "between 0 and 1, not 1.0"),
         ({"y": 10_000, "labeled": -0.5}, "between 0 and 1"),
         ({"y": 10_000, "labeled": 0}, "at least one example"),

@@ -12,10 +12,10 @@ from sample_images import encoded
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import load_dataset
-from noisyteacher.data.decode import decode_image
+from noisyteacher.data.input_format import fit_format
+from noisyteacher.io.images import decode_image
 from noisyteacher.models import ResNetCifar
-from noisyteacher.pipeline.inputs import fit_format
-from noisyteacher.pipeline.students import student_for
+from noisyteacher.pipeline.defaults import student_for
 
 
 def saved(image: Image.Image, form: str, **more: object) -> bytes:

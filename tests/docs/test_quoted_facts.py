@@ -6,8 +6,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from noisyteacher.bench.results import Row
 from noisyteacher.labels.manifest import Manifest
+from noisyteacher.runs import Row
 
 ROOT = Path(__file__).parents[2]
 QUOTED = re.compile(r"<!-- rows of (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.halfspace.consistency import SupportPoint, check_consistency, row_loss
+from noisyteacher.halfspace.theory import SupportPoint, check_consistency, row_loss
 
 
 def point(alpha, k, truth=0):

@@ -7,17 +7,22 @@ import pytest
 import torch
 from scipy import stats
 
+from noisyteacher import halfspace
 from noisyteacher.halfspace import (
     Ball,
     Gaussian,
+    HalfspaceLearner,
+    Logistic,
     MassartNoise,
     NearMargin,
     NoisyHalfspace,
     NoisyTeacher,
     Points,
     RandomNoise,
+    Slam,
     Sphere,
     long_servedio,
+    simulate,
 )
 
 NOISELESS = RandomNoise(0.0)
@@ -141,3 +146,20 @@ def test_every_draw_of_the_stream_is_fresh():
     assert not torch.isin(x[:, :, 0].flatten(), other[:, :, 0].flatten()).all()
     correlation = np.corrcoef(x[:, 3].numpy())
     assert np.abs(correlation - np.eye(20)).max() < 0.1
+
+
+def test_reprs_tell_shapes_in_one_line():
+    data = NoisyHalfspace(Ball(5, 0.2), RandomNoise(0.2))
+    sample = data.sample(100)
+    x = "x=float32 (100, 5), y=int64 (100,), truth=int64 (100,), alpha=float32 (100,)"
+    assert repr(sample) == f"Examples({x})"
+    learner = HalfspaceLearner(Slam()).fit(sample.x, sample.y, alpha=0.8)
+    assert repr(learner) == "HalfspaceLearner(Slam(), keep=1.1, rescale=False)"
+    assert repr(learner.history_).startswith("Iterates(steps=int64 (")
+    result = simulate(data, {"Slam": Slam(), "plain": Logistic()}, runs=2, steps=9, test_points=5)
+    assert "traces=dict of 2" in repr(result)
+    assert max(len(repr(one)) for one in (sample, learner, result, result.traces["Slam"])) < 120
+
+
+def test_dir_lists_the_public_names_only():
+    assert dir(halfspace) == sorted(halfspace.__all__)

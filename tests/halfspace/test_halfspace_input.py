@@ -25,7 +25,7 @@ from noisyteacher.halfspace import (
     simulate,
     slam_steps,
 )
-from noisyteacher.halfspace.selection import Chosen, best_of_repeats, holdout_size
+from noisyteacher.halfspace.learner import Chosen, best_of_repeats, holdout_size
 
 DATA = NoisyHalfspace(Ball(3, 0.2), RandomNoise(0.1))
 POINTS = np.array([[0.5, 0.5], [-0.5, 0.1]])

@@ -18,10 +18,10 @@ from noisyteacher.halfspace import (
     Slam,
 )
 from noisyteacher.halfspace import learner as learner_module
-from noisyteacher.halfspace.gradient import (
+from noisyteacher.halfspace.theory import (
     expected_slam_slope,
     leaky_relu_loss,
-    mix,
+    noisy_chance,
     slam_loss,
     slam_rate,
     slam_slope,
@@ -41,7 +41,7 @@ def close(value, expected):
 def test_slam_oracle():
     close(S, 0.2)
     close(torch.sigmoid(S), 0.549834)
-    close(mix(torch.sigmoid(S), ALPHA), 0.529900)
+    close(noisy_chance(torch.sigmoid(S), ALPHA), 0.529900)
     close(slam_rate(S, ALPHA), 0.596172)
     close(slam_slope(S, ONE, ALPHA) * X, [-0.140130, -0.140130])
     close(slam_slope(S, ZERO, ALPHA) * X, [0.157956, 0.157956])
@@ -91,7 +91,7 @@ def test_lemma_slam_gradient_against_autograd(s, y0, alpha):
 def test_lemma_expected_gradient(s, positive, alpha):
     s = torch.tensor(s, dtype=torch.float64, requires_grad=True)
     truth0 = torch.tensor(float(positive), dtype=torch.float64)
-    chance = mix(truth0, alpha)  # of the noisy label +1
+    chance = noisy_chance(truth0, alpha)  # of the noisy label +1
     expected = chance * slam_loss(s, 1 + 0 * s, alpha) + (1 - chance) * slam_loss(s, 0 * s, alpha)
     (slope,) = torch.autograd.grad(expected, s)
     torch.testing.assert_close(expected_slam_slope(s, truth0, alpha), slope, rtol=1e-8, atol=1e-10)

@@ -9,7 +9,7 @@ import torch
 from noisyteacher.halfspace import (
     Ball,
     HalfspaceLearner,
-    History,
+    Iterates,
     NoisyHalfspace,
     NoisyTeacher,
     RandomNoise,
@@ -20,7 +20,7 @@ from noisyteacher.halfspace import (
     repeats_for,
     simulate,
 )
-from noisyteacher.halfspace.selection import Chosen, best_of_repeats, holdout_errors
+from noisyteacher.halfspace.learner import Chosen, best_of_repeats, holdout_errors
 
 DATA = NoisyHalfspace(Ball(4, 0.2), RandomNoise(0.3))
 
@@ -63,7 +63,7 @@ def test_holdout_of_each_run_agrees_with_a_plain_loop():
 
 def test_choose_iterate_takes_the_good_one_of_each_run():
     good, bad = torch.tensor([1.0, 0, 0, 0]), torch.tensor([-1.0, 0, 0, 0])
-    history = History(
+    history = Iterates(
         np.array([1, 5]), torch.stack([torch.stack([good, bad]), torch.stack([bad, good])])
     )
     x, y, _ = tensors(DATA.sample(500))

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from noisyteacher.cli.halfspace import EPILOG, halfspace
 from noisyteacher.core.errors import InputError
-from noisyteacher.halfspace.measure import Reached, fit_exponent, steps_to_error
+from noisyteacher.halfspace.simulation import Reached, fit_exponent, steps_to_error
 from noisyteacher.halfspace.study import Cell, load_rows, run_study, smoke_study
-from noisyteacher.halfspace.summary import exponents, interval
+from noisyteacher.halfspace.study_report import exponents, interval
+from noisyteacher.runs import RunFolder
 
 TINY = replace(
     smoke_study(), margins=(0.5, 0.4), epsilons=(0.1,), noises=(0.1,), runs=4, max_steps=40,
@@ -97,13 +98,22 @@ def test_study_goes_on_where_it_was(tmp_path):
 
 def test_study_stops_in_time_and_refuses_another_ones_folder(tmp_path):
     assert list(run_study(TINY, tmp_path, until=0.0)) == []
-    with pytest.raises(InputError, match="another study"):
+    with pytest.raises(
+        InputError, match=r"holds a run with another seed; choose another folder .*--out"
+    ):
         next(run_study(replace(TINY, seed=1), tmp_path))
+
+
+def test_study_refuses_a_folder_in_which_another_process_is_at_work(tmp_path):
+    in_use = pytest.raises(InputError, match="is in use by another process")
+    with RunFolder(tmp_path).lock(), in_use:
+        next(run_study(TINY, tmp_path))
+    assert not (tmp_path / "recipe.json").exists()
 
 
 def test_a_broken_row_in_the_middle_is_an_error(tmp_path):
     (tmp_path / "results.jsonl").write_text('{"kind": \n{"kind": "samples"}\n')
-    with pytest.raises(InputError, match="Line 1"):
+    with pytest.raises(InputError, match="line 1, is not a results row"):
         load_rows(tmp_path)
 
 
@@ -133,7 +143,7 @@ def test_smoke_of_the_verb(run, tmp_path):
 
 def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
-    monkeypatch.setattr("noisyteacher.halfspace.figures.draw_all", lambda *_: [])
+    monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
     result = run("--smoke", "--minutes", 0, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "Stopped with 3 cells to go" in result.output
@@ -141,7 +151,7 @@ def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
 
 def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
-    monkeypatch.setattr("noisyteacher.halfspace.figures.draw_all", lambda *_: [])
+    monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
     result = run("--smoke", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     kinds = [orjson.loads(line)["kind"] for line in result.output.splitlines()]

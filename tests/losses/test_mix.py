@@ -201,8 +201,8 @@ NAN[0, 2] = math.nan
         (YS, np.array([2, 2]), r"k must be a number or have shape \(1,\), not \(2,\)"),
         (YS, np.array([[2]]), r"not \(1, 1\)"),
         (YS[0], 2, r"probs must have shape \(n, L\), not \(4,\)"),
-        (NAN, 2, "probs .* found nan"),
-        (-YS, 2, r"probs must lie in \[0, 1\]; found -0.6"),
+        (NAN, 2, "probs row 0 holds NaN"),
+        (-YS, 2, r"probs row 0 holds a negative probability, -0\.6"),
     ],
 )
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])

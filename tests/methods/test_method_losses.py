@@ -1,4 +1,4 @@
-"""The hand-computed numbers of the losses, through the methods' own doors."""
+"""The hand-computed numbers of the losses, through the methods."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import torch
 from method_problems import DONE, tiny, whole_batch
 from torch import Tensor
 
+from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import top_mask
 from noisyteacher.methods import (
     DKD,
     GCE,
+    TTM,
     UPS,
     Batch,
     Columns,
@@ -23,6 +25,7 @@ from noisyteacher.methods import (
     Method,
     Output,
     PolyLoss,
+    Rows,
     SLaM,
     SymmetricCE,
     TaylorCE,
@@ -30,6 +33,7 @@ from noisyteacher.methods import (
     Vanilla,
     fit_and_prepare,
 )
+from noisyteacher.methods.batch import temper
 
 F0 = (0.5, 0.3, 0.15, 0.05)
 YS = (0.1, 0.6, 0.25, 0.05)
@@ -163,6 +167,73 @@ def test_dkd() -> None:
     assert start == pytest.approx(0.142465, abs=1e-5)
 
 
+@pytest.mark.parametrize("left", [0.0, 0.3])
+def test_dkd_keeps_the_mass_of_a_sure_teacher(left: float) -> None:
+    """1 000 classes at T = 4, through the store and the method, against plain float64 code."""
+    probs = np.zeros((3, 1000))
+    probs[:, [3, 800]] = 1 - left, left
+    labels = TeacherLabels.from_probs(np.arange(3), probs)
+    rows = Rows(np.arange(3), np.array([5, -1, -1]), np.arange(0), np.arange(0), 1000)
+    logits = torch.randn(3, 1000, generator=torch.Generator().manual_seed(0))
+    logits[:, 3] += 6.0
+    method = DKD(beta=2.0)
+    batch = whole_batch(fit_and_prepare(method, rows, labels).columns)
+    z = logits.clone().requires_grad_()
+    loss = method.loss(Output(z), batch, None, DONE)
+    loss.backward()
+
+    f = (logits.double() / 4).softmax(1).numpy()
+    p = labels.probs.astype(np.float64) ** (1 / 4)
+    p /= p.sum(1, keepdims=True)
+    expected = [-float(logits[0].double().log_softmax(0)[5])]
+    for row in (1, 2):
+        top, rest = p[row, 3], p[row, 800]
+        between = top * np.log(top / f[row, 3])
+        among = 0.0
+        if rest > 0:
+            between += rest * np.log(rest / (1 - f[row, 3]))
+            among = np.log((1 - f[row, 3]) / f[row, 800])
+        expected.append(16 * (between + 2.0 * among))
+    assert loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
+    assert z.grad.isfinite().all()
+
+
+TEACHER = torch.tensor([[3.0, 1.0, 0.2]])
+
+
+def test_ttm() -> None:
+    tempered = (TEACHER / 2).softmax(1)
+    batch = pool_batch(target=tempered)
+    loss = TTM(2.0).loss(Output(torch.tensor([[2.0, 1.0, 0.0]])), batch, None, DONE).item()
+    assert loss == pytest.approx(0.940951, abs=6e-7)
+    labels = TeacherLabels.from_logits(np.arange(2), TEACHER.repeat(2, 1).numpy())
+    rows = Rows(np.arange(2), np.array([2, -1]), np.arange(0), np.arange(0), 3)
+    target = fit_and_prepare(TTM(2.0), rows, labels).columns.values["target"]
+    assert target[0].tolist() == [0.0, 0.0, 1.0]
+    # Stored log-probabilities are rounded to float16.
+    torch.testing.assert_close(target[1:], tempered, rtol=1e-3, atol=0)
+
+
+def test_ttm_gradients_are_the_numerical_ones_and_spare_the_teacher() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    target = temper(torch.randn(4, 3, dtype=torch.float64).softmax(1), 2.0).requires_grad_()
+    batch = Batch(torch.full((4,), -1), torch.ones(4), {"target": target}, {})
+    assert torch.autograd.gradcheck(lambda z: TTM(2.0).example_losses(z, batch), (z,))
+    TTM(2.0).example_losses(z, batch).sum().backward()
+    assert target.grad is None
+
+
+def test_ttm_gradients_stay_finite_at_extreme_and_uniform_logits() -> None:
+    z = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 1e4], [0.0, 0.0, 0.0]]).requires_grad_()
+    teacher = torch.tensor([[-1e4, 1e4, 0.0]] * 3).softmax(1)
+    batch = Batch(torch.full((3,), -1), torch.ones(3), {"target": temper(teacher, 2.0)}, {})
+    loss = TTM(2.0).loss(Output(z), batch, None, DONE)
+    (grad,) = torch.autograd.grad(loss, z)
+    assert loss.isfinite()
+    assert grad.isfinite().all()
+
+
 def slam_columns(method: SLaM) -> tuple[Columns, Columns]:
     problem = tiny(classes=6)
     prepared = fit_and_prepare(method, problem.rows, problem.labels)
@@ -217,7 +288,7 @@ def test_hard_slam_at_alpha_one_half_ignores_the_row() -> None:
     torch.testing.assert_close(logits.grad, torch.zeros(1, 4), atol=1e-7, rtol=0)
 
 
-def test_weights_multiply_and_are_not_renormalised() -> None:
+def test_weights_multiply_and_are_not_renormalized() -> None:
     logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     target = torch.full((5, 3), 1 / 3)
     weight = torch.tensor([0.0, 0.5, 1.0, 2.0, 0.1])

@@ -26,9 +26,9 @@ from noisyteacher.methods import (
     Weighted,
     fit_and_prepare,
 )
-from noisyteacher.methods.confidence_filter import tuned_threshold
-from noisyteacher.methods.vid import Projection
-from noisyteacher.methods.weighted import default_neighbours, loss_ratios, neighbour_weights
+from noisyteacher.methods.distillation import Projection
+from noisyteacher.methods.filters import tuned_threshold
+from noisyteacher.methods.robust import default_neighbours, loss_ratios, neighbour_weights
 
 
 @pytest.mark.parametrize(

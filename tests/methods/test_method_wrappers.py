@@ -25,7 +25,7 @@ from noisyteacher.methods import (
     Weighted,
     fit_and_prepare,
 )
-from noisyteacher.methods.temperature import temper, temper_top
+from noisyteacher.methods.batch import temper, temper_top
 
 
 @pytest.mark.parametrize(("t", "ce"), [(1, 0.622426), (2, 0.946942), (4, 1.059497)])

@@ -41,8 +41,8 @@ from noisyteacher.methods import (
     Vanilla,
     Weighted,
     fit_and_prepare,
-    fit_calibration,
 )
+from noisyteacher.noise.calibration import fit_calibration
 
 
 def two_classes(rng: np.random.Generator, n: int) -> tuple[torch.Tensor, np.ndarray]:

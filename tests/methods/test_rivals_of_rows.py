@@ -26,11 +26,10 @@ from noisyteacher.methods import (
     Rows,
     TruncatedGCE,
     Vanilla,
-    confident_pruning,
+    filters,
     fit_and_prepare,
 )
-from noisyteacher.methods.confident_pruning import confident_joint, find_mislabelled
-from noisyteacher.methods.cutstat import cut_statistic
+from noisyteacher.methods.filters import confident_joint, cut_statistic, find_mislabeled
 
 PROBLEM = tiny()
 
@@ -112,8 +111,8 @@ def test_confident_joint_oracle() -> None:
     probs = np.array([(0.9, 0.1), (0.8, 0.2), (0.3, 0.7), (0.4, 0.6), (0.2, 0.8), (0.65, 0.35)])
     label = np.array([0, 0, 0, 1, 1, 1])
     assert confident_joint(probs, label).tolist() == [[2, 1], [0, 2]]
-    # The last row is labelled 1 and sure of nothing: no row of label 1 is counted as class 0.
-    assert find_mislabelled(probs, label).tolist() == [False, False, True, False, False, False]
+    # The last row is labeled 1 and sure of nothing: no row of label 1 is counted as class 0.
+    assert find_mislabeled(probs, label).tolist() == [False, False, True, False, False, False]
 
 
 def test_a_class_without_labels_is_nobodys_truth() -> None:
@@ -131,7 +130,7 @@ def test_planted_mistakes_are_found(classes: int) -> None:
     label = np.where(rng.random(n) < 0.3, (truth + rng.integers(1, classes, n)) % classes, truth)
     logits = rng.normal(size=(n, classes)) + 4 * np.eye(classes)[truth]
     probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    marked = find_mislabelled(probs, label)
+    marked = find_mislabeled(probs, label)
     assert np.mean(label[marked] != truth[marked]) > 0.9
     assert marked[label != truth].mean() > 0.85
     assert not marked[probs.argmax(1) == label].any()
@@ -144,7 +143,7 @@ def test_leads_that_differ_do_not_tie_in_float32() -> None:
     probs = np.concatenate([sure, unsure]).astype(np.float32)
     label = np.repeat([0, 0, 1, 2, 0, 0], 10)
     # Of label 0 as many are sure of 1 as of 0: half of its 40 rows are marked, ten unsure ones too.
-    marked = np.flatnonzero(find_mislabelled(probs, label))
+    marked = np.flatnonzero(find_mislabeled(probs, label))
     assert marked.tolist() == [*range(10, 20), *range(50, 60)]
 
 
@@ -152,7 +151,7 @@ def test_the_joint_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     rng = np.random.default_rng(0)
     label, probs = rng.integers(0, 5, 1000), rng.dirichlet(np.full(5, 0.3), 1000)
     whole = confident_joint(probs, label)
-    monkeypatch.setattr(confident_pruning, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(filters, "_BLOCK_ROWS", 64)
     np.testing.assert_array_equal(confident_joint(probs, label), whole)
     assert whole.any()
 
@@ -174,9 +173,9 @@ def test_predictions_of_the_pool_stay_in_float32(monkeypatch: pytest.MonkeyPatch
 
     def watched(probs: np.ndarray, label: np.ndarray) -> np.ndarray:
         seen.append(probs.dtype)
-        return find_mislabelled(probs, label)
+        return find_mislabeled(probs, label)
 
-    monkeypatch.setattr(confident_pruning, "find_mislabelled", watched)
+    monkeypatch.setattr(filters, "find_mislabeled", watched)
     method = ConfidentPruning()
     method.refresh(torch.full((120, 4), 0.25), torch.full((100, 4), 0.25), columns_of(method))
     assert seen == [np.float32]
@@ -186,7 +185,7 @@ def test_pruning_is_settled_once_by_the_student_as_it_starts() -> None:
     method = ConfidentPruning()
     columns = columns_of(method)
     assert method.refresh_every() > 10**6
-    said = columns.values["said"]
+    said = columns.values["label"]
     assert said[:108].tolist() == PROBLEM.truth[:108].tolist()
     probs = torch.full((120, 4), 0.02)
     other = (said + 1) % 4
@@ -215,7 +214,7 @@ def test_truncated_gce_leaves_out_improbable_labels_after_the_start() -> None:
     columns = columns_of(method)
     assert method.q == plain.q == 0.7
     probs = torch.full((120, 4), 0.1)
-    probs[torch.arange(120), columns.values["said"]] = 0.7
+    probs[torch.arange(120), columns.values["label"]] = 0.7
     probs[112:] = 0.25  # of no label more than half
     probs[:4] = 0.25
     batch, output = whole_batch(columns), Output(probs.log().requires_grad_())
@@ -235,7 +234,7 @@ def test_a_renewed_method_keeps_its_wrappers_weights() -> None:
     columns = columns_of(method)
     before = columns.weight.clone()
     agreed = torch.full((120, 4), 0.02)
-    agreed[torch.arange(120), columns.values["said"]] = 0.94
+    agreed[torch.arange(120), columns.values["label"]] = 0.94
     for _ in range(2):
         method.refresh(agreed, agreed[8:108], columns)
         torch.testing.assert_close(columns.weight, before)
@@ -244,14 +243,14 @@ def test_a_renewed_method_keeps_its_wrappers_weights() -> None:
 # -- other targets --------------------------------------------------------------------------------
 
 
-def labelled(*logits: float) -> tuple[Rows, TeacherLabels]:
+def labeled(*logits: float) -> tuple[Rows, TeacherLabels]:
     labels = TeacherLabels.from_logits(np.arange(2), np.array([logits, logits], np.float32))
     y = np.array([0, -1])
     return Rows(np.arange(2), y, np.array([0]), y[:1], len(logits)), labels
 
 
 def test_ttm_oracle() -> None:
-    rows, labels = labelled(3.0, 1.0, 0.2)
+    rows, labels = labeled(3.0, 1.0, 0.2)
     columns = fit_and_prepare(TTM(), rows, labels).columns
     assert columns.values["target"][0].tolist() == [1, 0, 0]
     # Stored log-probabilities have half precision.
@@ -263,7 +262,7 @@ def test_ttm_oracle() -> None:
 
 
 def test_partial_labels_share_the_first_classes() -> None:
-    rows, labels = labelled(3.0, 1.0, 2.0, -1.0)
+    rows, labels = labeled(3.0, 1.0, 2.0, -1.0)
     columns = fit_and_prepare(PartialLabels(), rows, labels).columns
     assert columns.values["target"].tolist() == [[1, 0, 0, 0], [0.5, 0, 0.5, 0]]
     log_f = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()
@@ -282,7 +281,9 @@ def test_partial_labels_share_nothing_with_classes_ruled_out() -> None:
     rows = Rows(np.arange(3), np.full(3, -1), np.arange(0), np.arange(0), 3)
     target = fit_and_prepare(PartialLabels(), rows, sure).columns.values["target"]
     assert target.tolist() == np.eye(3).tolist()
-    with pytest.warns(NoisyTeacherWarning, match="of 3 classes tells none from another"):
+    with pytest.warns(
+        NoisyTeacherWarning, match="of 3 classes does not distinguish between classes"
+    ):
         fit_and_prepare(PartialLabels(top=3), rows, TeacherLabels.from_probs(sure.ids, np.eye(3)))
 
 

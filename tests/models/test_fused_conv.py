@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models import ResNetCifar, conv, fused_conv
-from noisyteacher.models.conv import Conv3x3, conv3x3
-from noisyteacher.models.fused_conv import Plan, conv3x3_narrow, suits
+from noisyteacher.models import ResNetCifar, fused_conv, layers
+from noisyteacher.models.fused_conv import ConvPlan, conv3x3_narrow, suits
+from noisyteacher.models.layers import Conv3x3, conv3x3
 
 INTERPRETED = fused_conv.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 ON_HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
@@ -111,7 +111,7 @@ def assert_matches_float64(case: Case) -> None:
 def test_values_and_gradients(device, dtype, weight_format):
     # Three tiles, of which the last is not full and two meet inside an image.
     case = Case.draw((5, 16, 3, 52), device, dtype, weight_format)
-    assert Plan.of(5, 16, 3, 52).tiles == 3
+    assert ConvPlan.of(5, 16, 3, 52).tiles == 3
     assert_matches_float64(case)
 
 
@@ -126,7 +126,7 @@ def test_rows_are_shared_among_programs_and_steps_among_parts(device, dtype, mon
     monkeypatch.setattr(fused_conv, "MIN_ROWS", 1)
     monkeypatch.setattr(fused_conv, "PROGRAMS", 6)
     monkeypatch.setitem(fused_conv.PARTS, 16, 4)
-    plan = Plan.of(9, 16, 7, 16)
+    plan = ConvPlan.of(9, 16, 7, 16)
     # Both the last strip and the last part reach beyond the map.
     assert (plan.tiles, plan.strips, plan.rows, plan.parts, plan.steps) == (2, 3, 3, 4, 4)
     assert_matches_float64(Case.draw((9, 16, 7, 16), device, dtype))
@@ -239,7 +239,7 @@ def test_without_a_gpu_or_triton_it_says_so():
     half_width=st.integers(1, 70),
 )
 def test_plan_covers_the_maps(images, channels, height, half_width):
-    plan = Plan.of(images, channels, height, 2 * half_width)
+    plan = ConvPlan.of(images, channels, height, 2 * half_width)
     block = fused_conv.CONVOLVE[channels]["BLOCK"]
     assert (plan.tiles - 1) * block < images * half_width <= plan.tiles * block
     assert (plan.strips - 1) * plan.rows < height <= plan.strips * plan.rows
@@ -251,7 +251,7 @@ def test_plan_covers_the_maps(images, channels, height, half_width):
 
 def test_plan_for_cifar_fills_the_gpu():
     for images in (256, 128):
-        plan = Plan.of(images, 16, 32, 32)
+        plan = ConvPlan.of(images, 16, 32, 32)
         assert plan.tiles * plan.strips == fused_conv.PROGRAMS
         assert plan.parts == fused_conv.PARTS[16]
         assert plan.parts * plan.steps == plan.tiles * 32
@@ -277,7 +277,9 @@ def test_the_module_is_a_convolution_like_any_other():
 def test_the_module_calls_the_kernel_only_if_there_is_one_and_it_may(monkeypatch):
     ours, x = conv3x3(16, 16), torch.randn(1, 16, 4, 4)
     plain = ours(x)
-    monkeypatch.setattr(conv, "_kernel_for", lambda x, weight: lambda x, weight: x + weight.sum())
+    monkeypatch.setattr(
+        layers, "_conv_kernel", lambda x, weight: lambda x, weight: x + weight.sum()
+    )
     assert torch.equal(ours(x), x + ours.weight.sum())
     monkeypatch.setattr(Conv3x3, "fused", False)
     assert torch.equal(ours(x), plain)
@@ -291,12 +293,12 @@ def test_the_kernel_is_for_autocast_in_the_dtype_of_x():
     weight = torch.zeros(16, 16, 3, 3, device="cuda")
     assert suits(x, weight)
     assert not suits(x.contiguous(), weight)
-    assert conv._kernel_for(x, weight) is None
+    assert layers._conv_kernel(x, weight) is None
     with torch.autocast("cuda", torch.float16):
-        assert conv._kernel_for(x, weight) is None
+        assert layers._conv_kernel(x, weight) is None
     with torch.autocast("cuda", torch.bfloat16):
-        assert conv._kernel_for(x, weight) is conv3x3_narrow
-        assert conv._kernel_for(x.float(), weight) is None
+        assert layers._conv_kernel(x, weight) is conv3x3_narrow
+        assert layers._conv_kernel(x.float(), weight) is None
 
 
 def captured(case: Case, stream) -> tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]:

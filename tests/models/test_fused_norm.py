@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import fused_norm
-from noisyteacher.models.fused_norm import Plan, batch_norm_act
+from noisyteacher.models.fused_norm import NormPlan, batch_norm_act
 
 INTERPRETED = fused_norm.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 needs_gpu = pytest.mark.skipif(
@@ -172,7 +172,7 @@ def test_shapes_of_real_networks(shape, dtype, residual):
 @on_each_device
 def test_many_parts_are_added_up_in_several_rounds(device, monkeypatch):
     monkeypatch.setattr(fused_norm, "TILE_ELEMENTS", 32)
-    plan = Plan.of(3 * 5, 8)
+    plan = NormPlan.of(3 * 5, 8)
     assert plan.parts > plan.apply_options()["PARTS_AT_ONCE"]
     assert_matches_float64(Case.draw((1, 8, 3, 5), device, residual=True), "relu")
 
@@ -309,7 +309,7 @@ def test_without_a_gpu_or_triton_it_says_so():
 )
 @pytest.mark.parametrize("channels", [1, 2, 3, 16, 24, 63, 64, 65, 100, 512, 1280, 2047, 2048])
 def test_plan_covers_the_matrix_in_legal_blocks(rows, channels):
-    plan = Plan.of(rows, channels)
+    plan = NormPlan.of(rows, channels)
     for size in (plan.block_rows, plan.block_channels, plan.parts, plan.warps):
         assert size & (size - 1) == 0
         assert size > 0
@@ -323,7 +323,7 @@ def test_plan_covers_the_matrix_in_legal_blocks(rows, channels):
 
 def test_plan_for_cifar_reads_few_partial_sums():
     for channels, side in ((16, 32), (32, 16), (64, 8)):
-        plan = Plan.of(256 * side * side, channels)
+        plan = NormPlan.of(256 * side * side, channels)
         assert plan.parts * plan.block_channels == fused_norm.PARTIAL_ELEMENTS
         assert plan.programs == fused_norm.PROGRAMS
 

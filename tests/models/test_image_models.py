@@ -9,7 +9,7 @@ from torch import nn
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import MobileNet, ResNetCifar, ResNetImageNet
-from noisyteacher.models.conv import TrailingPadConv2d
+from noisyteacher.models.layers import TrailingPadConv2d
 
 V1 = {  # depth: (Keras 10, 100 classes), (RepDistiller-style 10, 100)
     8: ((78_186, 84_036), (78_042, 83_892)),

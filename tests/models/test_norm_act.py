@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models import MobileNet, NormAct, ResNetCifar, norm, synchronise
+from noisyteacher.models import MobileNet, NormAct, ResNetCifar, fused_norm, layers, synchronize
 
 ACTIVATIONS = {"relu": F.relu, "relu6": F.relu6, "none": lambda y: y}
 CASES = list(itertools.product(ACTIVATIONS, (False, True), (False, True)))
 
 
 def randomise(module):
-    """Give every normalisation inside statistics and an affine map that are not the identity."""
+    """Give every normalization inside statistics and an affine map that are not the identity."""
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.uniform_(part.weight, 0.5, 1.5)
@@ -107,7 +107,7 @@ class FakeKernel:
 @pytest.fixture
 def kernel(monkeypatch):
     fake = FakeKernel()
-    monkeypatch.setattr(norm, "_kernel_for", lambda x, residual, weight: fake)
+    monkeypatch.setattr(layers, "_norm_kernel", lambda x, residual, weight: fake)
     return fake
 
 
@@ -136,15 +136,17 @@ def test_kernel_is_for_training_and_can_be_switched_off(kernel, monkeypatch):
 
 def test_there_is_no_kernel_for_cpu_tensors():
     x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    assert norm._kernel_for(x, None, torch.ones(3)) is None
+    assert layers._norm_kernel(x, None, torch.ones(3)) is None
 
 
-def test_kernels_suit_channels_last_of_the_usual_types_only():
+def test_kernels_suit_channels_last_of_the_usual_types_only(monkeypatch):
+    monkeypatch.setattr(fused_norm, "AVAILABLE", True)
     x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     weight = torch.ones(3)
 
     def suits(x=x, residual=None, weight=weight, max_channels=3):
-        return norm._suits_kernels(x, residual, weight, max_channels)
+        monkeypatch.setattr(fused_norm, "MAX_CHANNELS", max_channels)
+        return fused_norm.suits(x, residual, weight)
 
     assert suits()
     assert suits(x.bfloat16(), x.bfloat16())
@@ -156,16 +158,18 @@ def test_kernels_suit_channels_last_of_the_usual_types_only():
     assert not suits(residual=x.contiguous())
     assert not suits(residual=x.bfloat16())
     assert not suits(residual=x[:1])
+    monkeypatch.setattr(fused_norm, "AVAILABLE", False)
+    assert not suits()
 
 
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("spec", [ResNetCifar(8), MobileNet(width=0.25, dropout=0.0)])
-def test_synchronise_keeps_activations_residuals_and_tensors(spec, train):
+def test_synchronize_keeps_activations_residuals_and_tensors(spec, train):
     torch.manual_seed(0)
     plain = randomise(spec.build()).train(train)
     synced = copy.deepcopy(plain)
     before = {name: tensor.data_ptr() for name, tensor in synced.named_parameters()}
-    synchronise(synced)
+    synchronize(synced)
     assert not any(isinstance(module, NormAct) for module in synced.modules())
     assert {name: p.data_ptr() for name, p in synced.named_parameters()} == before
     x = torch.randn(4, 3, 32, 32)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]])
@@ -16,12 +17,12 @@ def with_entry(value):
 
 
 BAD_PROBS = [
-    (with_entry(np.nan), "Row 2 .* NaN"),
-    (with_entry(np.inf), "Row 2 .* infinity"),
-    (with_entry(-0.1), r"Row 2 .* negative entry, -0\.1"),
-    (np.array([[0.5, 0.6, -0.1]] * 4), r"Row 0 .* negative entry, -0\.1"),
-    (with_entry(0.2), r"Row 2 .* sums to 1\.1"),
-    (PROBS * 2, "Row 0 .* sums to 2"),
+    (with_entry(np.nan), "probabilities row 2 .* NaN"),
+    (with_entry(np.inf), "probabilities row 2 .* infinity"),
+    (with_entry(-0.1), r"probabilities row 2 holds a negative probability, -0\.1"),
+    (np.array([[0.5, 0.6, -0.1]] * 4), r"probabilities row 0 holds a negative probability, -0\.1"),
+    (with_entry(0.2), r"probabilities row 2 sums to 1\.1"),
+    (PROBS * 2, "probabilities row 0 sums to 2"),
     (PROBS[0], r"shape \(n, L\), got \(3,\)"),
     (PROBS[None], r"shape \(n, L\), got \(1, 4, 3\)"),
     (np.ones((4, 1)), "at least 2 classes"),
@@ -48,11 +49,10 @@ def test_bad_tensors(probs, match):
     ("y", "match"),
     [
         ([0, 1, 2], r"shape \(4,\).*\(3,\)"),
-        ([[0], [1], [2], [1]], r"shape \(4,\)"),
+        ([[0], [1], [2], [1]], r"one class per row, but has shape \(4, 1\)"),
         ([0, 1, 2, 3], "0 to 2, but row 3 is 3"),
         ([0, -1, 2, 1], "0 to 2, but row 1 is -1"),
-        ([0.0, 1.0, 2.0, 1.0], "integer"),
-        ([1, 1, 1, 1], "class 1 only"),
+        ([0.0, 1.0, 2.0, 1.0], "whole numbers, not float"),
     ],
 )
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
@@ -61,10 +61,31 @@ def test_bad_truth(y, match, kind):
         TeacherNoise().fit(PROBS, kind(y))
 
 
+@pytest.mark.parametrize(("rows", "alpha"), [(4, [1 / 3, 1 / 3, 1 / 3, 0.25]), (1, [0.25] * 4)])
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_a_v_of_one_class_is_a_warning(rows, alpha, kind):
+    noise = TeacherNoise(lower_bound=0.25)
+    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 1 only"):
+        noise.fit(PROBS[:rows], kind([1] * rows))
+    assert noise.n_val_ == rows
+    assert noise.predict(PROBS).alpha.tolist() == pytest.approx(alpha)
+    labels = TeacherLabels.from_probs(range(4), PROBS, ("cat", "dog", "eel"))
+    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 'dog' only"):
+        noise.fit(labels, ["dog"] * 4)
+
+
+def test_names_where_the_classes_have_none():
+    with pytest.raises(InputError, match=r"class names such as 'cat', .* classes have no names"):
+        TeacherNoise().fit(PROBS, ["cat", "dog", "eel", "dog"])
+    labels = TeacherLabels.from_probs(range(4), PROBS, ("cat", "dog", "eel"))
+    with pytest.raises(InputError, match="y has the labels 'yak', which are not among the"):
+        TeacherNoise().fit(labels, ["cat", "dog", "yak", "dog"])
+
+
 def test_ragged_lists():
     with pytest.raises(InputError, match="one length"):
         TeacherNoise().fit([[0.5, 0.5], [1.0]], [0, 1])
-    with pytest.raises(InputError, match="one length"):
+    with pytest.raises(InputError, match="one class per row, but its rows differ"):
         TeacherNoise().fit(PROBS, [0, [1, 2], 1, 1])
 
 
@@ -116,7 +137,7 @@ def test_a_bad_row_is_named_by_its_place_in_the_whole_pool():
     pool = np.tile(PROBS.astype(np.float32), (200_000, 1))
     pool[-1, 0] = 2.0
     noise = TeacherNoise().fit(PROBS, Y)
-    with pytest.raises(InputError, match="Row 799999 "):
+    with pytest.raises(InputError, match="probabilities row 799999 "):
         noise.predict(pool)
 
 

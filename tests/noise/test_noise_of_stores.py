@@ -152,3 +152,16 @@ def test_curves_per_class_belong_to_the_classes_they_were_fitted_on(tmp_path) ->
     for known in (noise, TeacherNoise.load(tmp_path / "noise.json")):
         with pytest.raises(InputError, match="another order: 'a', 'b', not 'b', 'a'"):
             known.predict(turned)
+
+
+@pytest.mark.parametrize("names", [("cat", "dog", "eel", "fox"), ("3", "2", "1", "0")])
+def test_names_and_numbers_of_classes_mean_the_same(names):
+    val, y, _ = planted.stepwise(400, seed=0)
+    labels = TeacherLabels.from_probs(range(400), val, names)
+    by_number = TeacherNoise(per_class=True).fit(labels, y)
+    for truth in ([names[c] for c in y], np.array(names)[y], np.array(names, object)[y]):
+        by_name = TeacherNoise(per_class=True).fit(labels, truth)
+        np.testing.assert_array_equal(
+            by_name.predict(labels).alpha, by_number.predict(labels).alpha
+        )
+        np.testing.assert_array_equal(by_name.cuts_, by_number.cuts_)

@@ -13,9 +13,9 @@ import orjson
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from noisyteacher.bench.results import append_row, read_rows
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import HashedNgrams, Tfidf, Tokens
+from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.models import ModelSpec
@@ -31,8 +31,8 @@ from noisyteacher.pipeline import (
 )
 from noisyteacher.pipeline.candidates import FLOOR, Candidate, choose_candidates, side_by_side
 from noisyteacher.pipeline.floor import train_floor
-from noisyteacher.pipeline.inputs import fit_format
 from noisyteacher.pipeline.task import Task
+from noisyteacher.runs import append_row, read_rows
 from noisyteacher.train import Adam, TrainConfig
 from tiny_encoder import save_classifier
 from user_files import MOODS, noisy_probs, reviews

@@ -16,7 +16,7 @@ from noisyteacher.cli.export import export
 from noisyteacher.cli.label import label
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import load_student
-from noisyteacher.pipeline.students import HELP
+from noisyteacher.pipeline.defaults import HELP
 from user_files import write_digit_folders, write_digit_tables, write_reviews
 
 PAGE = Path(__file__).parents[2] / "docs" / "distilling.md"

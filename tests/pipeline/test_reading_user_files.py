@@ -59,7 +59,7 @@ def test_text_files(tmp_path: Path, kind: str) -> None:
 def test_a_pools_labels_are_not_read_and_are_no_feature(tmp_path: Path) -> None:
     file = tmp_path / "pool.csv"
     file.write_text("f1,f2,label\n1,2,0\n3,4,1\n")
-    pool = read_examples(file, labelled=False)
+    pool = read_examples(file, labeled=False)
     assert pool.kind == "table"
     np.testing.assert_array_equal(pool.inputs, [[1, 2], [3, 4]])
     assert pool.y.tolist() == [-1, -1]
@@ -80,14 +80,14 @@ def test_other_column_names(tmp_path: Path) -> None:
 def test_images_in_folders_and_in_parquet_are_the_same(tmp_path: Path) -> None:
     folders = write_digit_folders(tmp_path / "a", 6, 4)
     parquet = write_digit_parquet(tmp_path / "b", 6, 4)
-    gold, pool = read_examples(folders / "gold"), read_examples(folders / "pool", labelled=False)
+    gold, pool = read_examples(folders / "gold"), read_examples(folders / "pool", labeled=False)
     assert gold.ids[0] == "0/g0.png"
     assert pool.ids.tolist() == ["p6.png", "p7.png", "p8.png", "p9.png"]
     assert pool.y.tolist() == [-1] * 4
-    stored = read_examples(parquet / "pool.parquet", labelled=False)
+    stored = read_examples(parquet / "pool.parquet", labeled=False)
     assert stored.ids.tolist() == [6, 7, 8, 9]
     np.testing.assert_array_equal(pool.inputs, stored.inputs)
-    again = read_examples(folders / "pool", labelled=False)  # from the cache
+    again = read_examples(folders / "pool", labeled=False)  # from the cache
     np.testing.assert_array_equal(again.inputs, pool.inputs)
 
 
@@ -109,7 +109,7 @@ def test_images_in_folders_and_in_parquet_are_the_same(tmp_path: Path) -> None:
             "'file' holds paths of images, such as 'a/1.PNG'.*folder.* 'image' of a Parquet file",
         ),
         ("gold.csv", "id,text,label\n1,a,x\n1,b,y\n", "ids .* must be unique; repeated: 1"),
-        ("gold.csv", "f,label\n1,0\nnan,1\n", "feature .f. has 1 missing values"),
+        ("gold.csv", "f,label\n1,0\nnan,1\n", "the column 'f' has 1 empty values"),
         ("gold.jsonl", '{"text": "a", "label": "x"}\n{"text": \n', "line 2, is not JSON"),
         ("gold.jsonl", '{"text": "a"}\n[1]\n', "line 2, is not a JSON object"),
         ("gold.parquet", "no parquet", "Parquet"),
@@ -132,4 +132,4 @@ def test_bad_images_and_folders(tmp_path: Path) -> None:
         read_examples(flat)
     (flat / "b.png").write_bytes(b"cut off")
     with pytest.raises(InputError, match=r"b\.png cannot be decoded"):
-        read_examples(flat, labelled=False)
+        read_examples(flat, labeled=False)

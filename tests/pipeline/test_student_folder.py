@@ -11,9 +11,9 @@ from PIL import Image
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import HashedNgrams, Tfidf
+from noisyteacher.data.input_format import fit_format, rgb_images
 from noisyteacher.models import MLP, BagLinear, BagMLP, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, save_student
-from noisyteacher.pipeline.inputs import fit_format, rgb_images
 from user_files import digits, reviews
 
 

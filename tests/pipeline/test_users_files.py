@@ -19,10 +19,10 @@ from PIL import Image
 
 from noisyteacher.auditing import read_gold
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.data.decode import decode_image
+from noisyteacher.data.input_format import fit_format, rgb_images
+from noisyteacher.io.images import decode_image
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import DistillSettings, FileOptions, gather, read_examples, run_distill
-from noisyteacher.pipeline.inputs import fit_format, rgb_images
 from noisyteacher.pipeline.matching import with_classes
 from noisyteacher.pipeline.task import Task
 from noisyteacher.pipeline.teachers import FunctionTeacher
@@ -91,7 +91,7 @@ def test_a_student_of_tables_reads_columns_by_name(tmp_path: Path) -> None:
     write(tmp_path / "one.csv", "id,a,b", "0,0.9,-2", "1,0.1,3")
     write(tmp_path / "two.csv", "id,b,a", "0,-2,0.9", "1,3,0.1")
     said = [
-        label_files(teacher, [read_examples(tmp_path / f"{name}.csv", labelled=False)], out)
+        label_files(teacher, [read_examples(tmp_path / f"{name}.csv", labeled=False)], out)
         for name, out in (("one", tmp_path / "l1"), ("two", tmp_path / "l2"))
     ]
     np.testing.assert_array_equal(said[0].probs, said[1].probs)
@@ -162,7 +162,7 @@ def test_a_key_that_the_first_line_lacks_is_still_read(tmp_path: Path) -> None:
         '{"id": 0, "b": 1, "label": "x"}',
         '{"id": 1, "a": 2, "b": 1, "label": "y"}',
     )
-    with pytest.raises(InputError, match="feature 'a' has 1 missing values"):
+    with pytest.raises(InputError, match="the column 'a' has 1 empty values"):
         read_examples(path)
 
 
@@ -176,9 +176,9 @@ def test_images_beside_folders_of_images_are_not_forgotten(tmp_path: Path) -> No
     (tmp_path / "more").mkdir()
     for place in (tmp_path / "a.png", tmp_path / "more" / "b.png"):
         Image.new("RGB", (4, 4)).save(place)
-    for labelled in (True, False):
+    for labeled in (True, False):
         with pytest.raises(InputError, match="1 images beside folders of images"):
-            read_examples(tmp_path, labelled=labelled)
+            read_examples(tmp_path, labeled=labeled)
 
 
 def test_a_folder_with_a_test_part_is_not_halved(tmp_path: Path) -> None:
@@ -254,14 +254,14 @@ def test_only_whole_numbers_are_ids_of_a_store_with_numbers(tmp_path: Path) -> N
 
 def test_texts_of_a_csv_stay_as_written(tmp_path: Path) -> None:
     path = write(tmp_path / "pool.csv", "id,text", "1,007", "2,1e3", "3,NA")
-    assert read_examples(path, labelled=False).inputs == ["007", "1e3", "NA"]
+    assert read_examples(path, labeled=False).inputs == ["007", "1e3", "NA"]
 
 
 def test_a_folder_of_parquet_files_keeps_its_columns_names(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "b": [2.0], "a": [3.0]}), tmp_path / "part-0.parquet")
-    assert read_examples(tmp_path, labelled=False).features == ("b", "a")
+    assert read_examples(tmp_path, labeled=False).features == ("b", "a")
     with pytest.raises(InputError, match="is a folder"):
-        read_examples(tmp_path, FileOptions(text_column="a"), labelled=False)
+        read_examples(tmp_path, FileOptions(text_column="a"), labeled=False)
 
 
 def test_repeated_columns_are_named(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_rows_of_packed_files_are_named_as_those_of_plain_ones(tmp_path: Path) -
     plain = write(tmp_path / "pool.csv", "text", "x", "y")
     packed = tmp_path / "pool.csv.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    found = read_examples(packed, labelled=False)
+    found = read_examples(packed, labeled=False)
     assert (found.name, found.ids.tolist()) == ("pool", ["pool/0", "pool/1"])
     with pytest.raises(InputError, match="is packed; unpack it first"):
         read_examples(write(tmp_path / "pool.csv.zip", "x"))
@@ -327,8 +327,8 @@ def test_columns_beside_texts_are_left_out_with_a_word(tmp_path: Path) -> None:
     index = {"__index_level_0__": [1, 0]}
     pq.write_table(pa.table(columns | index), path)
     with pytest.warns(NoisyTeacherWarning, match="the column 'where' is left out"):
-        assert read_examples(path, labelled=False).kind == "text"
+        assert read_examples(path, labeled=False).kind == "text"
     numbers = {"stars": [5, 1], "embedding": [[0.5, 1.0], [1.0, 0.5]]}
     pq.write_table(pa.table(columns | index | numbers), path)
     with pytest.warns(NoisyTeacherWarning, match="'where', 'stars', 'embedding' are left out"):
-        assert read_examples(path, labelled=False).inputs == ["x", "y"]
+        assert read_examples(path, labeled=False).inputs == ["x", "y"]

@@ -29,8 +29,7 @@ from noisyteacher.models import MLP
 from noisyteacher.pipeline import DistillSettings, gather, run_distill
 from noisyteacher.report import collect_distilled, collect_run
 from noisyteacher.report.comparison import read_comparison
-from noisyteacher.report.source import read_source
-from noisyteacher.report.words import facts
+from noisyteacher.report.page_source import facts, read_source
 from noisyteacher.train import Adam, TrainConfig
 from user_files import MOODS, noisy_probs, reviews
 

@@ -12,7 +12,7 @@ import pytest
 from report_runs import CLASSES, EVIL, row, write_rows, write_run
 
 from noisyteacher.report import write_run_page
-from noisyteacher.report.run_page import has_extra
+from noisyteacher.report.page import has_extra
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:

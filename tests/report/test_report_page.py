@@ -16,12 +16,13 @@ from PIL import Image
 from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.report import render_page, run_page, tell_story, write_run_page
+from noisyteacher.report import page as page_module
+from noisyteacher.report import render_page, tell_story, write_run_page
 from noisyteacher.report.comparison import Comparison, find_examples
-from noisyteacher.report.source import read_source
+from noisyteacher.report.page_source import read_source
 
 needs_extra = pytest.mark.skipif(
-    not run_page.has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
+    not page_module.has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
 )
 
 
@@ -190,7 +191,7 @@ def test_a_distillation_tells_its_verdict(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_there_is_a_plain_page(run: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(run_page, "has_extra", lambda: False)
+    monkeypatch.setattr(page_module, "has_extra", lambda: False)
     found = Reader(write_run_page(run, tmp_path / "plain.html").read_text())
     assert found.scripts == []
     assert "70.80 ± 0.71" in found.text
@@ -226,7 +227,7 @@ def test_a_story_keeps_each_command_once(tmp_path: Path) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_inline_json_reads_back_and_never_closes_its_script(value) -> None:
-    from noisyteacher.report.rich_page import inline_json
+    from noisyteacher.report.chart_page import inline_json
 
     text = inline_json([value, EVIL, "\u2028<!--"])
     assert orjson.loads(text) == [value, EVIL, "\u2028<!--"]

@@ -13,11 +13,11 @@ import typer
 from report_runs import row, write_rows
 from typer.testing import CliRunner
 
-from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.cli.report import report
 from noisyteacher.core.errors import InputError
-from noisyteacher.report.run_page import has_extra
+from noisyteacher.report.page import has_extra
 from noisyteacher.report.watch import PageServer
+from noisyteacher.runs import Row, read_rows
 
 pytestmark = pytest.mark.skipif(
     not has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
@@ -72,7 +72,7 @@ def test_a_poll_reads_nothing_that_has_not_changed(
         raise AssertionError("read for a poll")
 
     for name in ("read_story", "read_audit", "read_comparison", "_read_json"):
-        monkeypatch.setattr(f"noisyteacher.report.source.{name}", never)
+        monkeypatch.setattr(f"noisyteacher.report.page_source.{name}", never)
     parsed = []
 
     def counted(path: Path) -> list[Row]:

@@ -14,16 +14,16 @@ from toy import Everything, Net, NoisyViews, PlainCE, TurnsNaN, make_toy, small
 from noisyteacher.core.errors import InputError
 from noisyteacher.train import (
     SGD,
+    Accuracy,
     Adam,
     EpochRecord,
     TrainConfig,
     TrainData,
     engine,
-    summarise,
     train,
 )
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.student import Arena, StudentRun
+from noisyteacher.train.student_run import DeviceData, StudentRun
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def toy():
 
 
 def run_of(toy, method, config, **changes) -> StudentRun:
-    arena = Arena.build(toy.data, torch.device("cpu"))
-    return StudentRun(toy.job("s", method, **changes), arena, config, Processes())
+    data = DeviceData.build(toy.data, torch.device("cpu"))
+    return StudentRun(toy.job("s", method, **changes), data, config, Processes())
 
 
 def test_student_learns(toy) -> None:
@@ -182,9 +182,9 @@ def test_out_of_memory_halves_the_cohort(toy, monkeypatch, capsys) -> None:
     monkeypatch.setattr(engine, "_train_cohort", crowded)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     jobs = [toy.job(str(i), PlainCE()) for i in range(5)]
-    with engine.TrainProgress(1) as progress:
-        arena = Arena.build(toy.data, torch.device("cpu"))
-        session = engine._Session(arena, small(1), Processes(), None, progress, [], np.inf)
+    with engine.ProgressDisplay() as progress:
+        data = DeviceData.build(toy.data, torch.device("cpu"))
+        session = engine._Session(data, small(1), Processes(), None, progress, [], np.inf)
         done = engine._train_all(jobs, session, 5)
     assert tried == [5, 3, 2]
     assert [student.job.name for student in done] == list("01234")
@@ -198,9 +198,9 @@ def test_three_accuracies() -> None:
         EpochRecord(3, 1.0, selection=70.0, test=60.0),
         EpochRecord(4, 1.0, selection=60.0, test=58.0),
     ]
-    summary = summarise(curve)
+    summary = Accuracy.of(curve)
     assert (summary.last, summary.selected, summary.best_test) == (58.0, 55.0, 60.0)
-    assert summarise([EpochRecord(1, 1.0)]).last is None
+    assert Accuracy.of([EpochRecord(1, 1.0)]).last is None
 
 
 def test_minutes_stop_cleanly_and_resume(toy, tmp_path: Path) -> None:

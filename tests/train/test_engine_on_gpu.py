@@ -10,7 +10,7 @@ from toy import Everything, Net, PlainCE, TurnsNaN, make_toy, small
 
 from noisyteacher.train import SGD, train
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.student import Arena, StudentRun
+from noisyteacher.train.student_run import DeviceData, StudentRun
 
 pytestmark = [
     pytest.mark.gpu,
@@ -27,8 +27,8 @@ def test_captured_steps_equal_eager_steps(method, optimizer) -> None:
     config = small(3, precision="float32", **changes)
     states, predictions = [], []
     for captured in (False, True):
-        arena = Arena.build(toy.data, torch.device("cuda"))
-        run = StudentRun(toy.job("s", method, model=MODEL), arena, config, Processes())
+        data = DeviceData.build(toy.data, torch.device("cuda"))
+        run = StudentRun(toy.job("s", method, model=MODEL), data, config, Processes())
         if captured:
             run.capture()
         for epoch in range(config.epochs):

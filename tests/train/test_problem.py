@@ -58,7 +58,7 @@ def test_missing_labels_are_named() -> None:
 def test_labels_of_strangers_are_named_once() -> None:
     wide = labels(np.concatenate([IDS, ["stranger"]]))
     here = problem()
-    with pytest.warns(NoisyTeacherWarning, match="1 of 101 labelled ids .*'stranger'"):
+    with pytest.warns(NoisyTeacherWarning, match="1 of 101 labeled ids .*'stranger'"):
         here.job("s", Vanilla(), wide)
     here.job("again", Vanilla(), wide)
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import (
+from noisyteacher.methods import (
     Batch,
     Columns,
     Method,

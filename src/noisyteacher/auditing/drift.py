@@ -1,4 +1,4 @@
-"""Is V like the pool? Two-sample tests, and what V is worth when it is not."""
+"""V against the pool: is V like it, and did the teacher see V?"""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import chi2, ks_2samp
+from scipy.stats import chi2_contingency, ks_2samp
 
 from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval
-from noisyteacher.auditing.reading import RowSummary, ValReading
+from noisyteacher.auditing.quality import RowSummary, ValReading
+from noisyteacher.io.ids import IdLookup
 
 _GROUPS = 20
-QUANTILES = np.linspace(0.0, 1.0, 21)
+_QUANTILES = np.linspace(0.0, 1.0, 21)
+# V looks leaked where its margins are higher than the pool's by this much, and not by chance.
+_LEAK_DISTANCE, _LEAK_P_VALUE = 0.1, 1e-3
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Drift:
 
     margin: Comparison
     entropy: Comparison
-    classes_effect: float  # Cohen's w of the predicted classes' shares, what chance explains off
+    classes_effect: float  # Cohen's w of the predicted classes' shares, less what chance explains
     classes_p_value: float
     pool_outside_val: float  # the share of the pool with margins that V never shows
     reweighted_accuracy: Interval  # of V, weighted so that its margins are spread as the pool's
@@ -74,8 +77,8 @@ def compare(val: Float[np.ndarray, " n"], pool: Float[np.ndarray, " p"]) -> Comp
         val_is_lower=bool(test.statistic_sign > 0),
         val_mean=float(val.mean()),
         pool_mean=float(pool.mean()),
-        val_quantiles=np.quantile(val, QUANTILES).tolist(),
-        pool_quantiles=np.quantile(pool, QUANTILES).tolist(),
+        val_quantiles=np.quantile(val, _QUANTILES).tolist(),
+        pool_quantiles=np.quantile(pool, _QUANTILES).tolist(),
     )
 
 
@@ -96,14 +99,51 @@ def _compare_classes(
     val: Int[np.ndarray, " n"], pool: Int[np.ndarray, " p"], classes: int
 ) -> tuple[float, float]:
     """The effect and the p-value of the two-sample chi-squared test."""
-    counts = np.array([np.bincount(x, minlength=classes) for x in (val, pool)], np.float64)
-    counts = counts[:, counts.sum(axis=0) > 0]
-    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    freedom = counts.shape[1] - 1
-    if freedom == 0:
-        return 0.0, 1.0
+    counts = np.array([np.bincount(x, minlength=classes) for x in (val, pool)])
+    test = chi2_contingency(counts[:, counts.any(axis=0)], correction=False)
     # In units of V alone: a larger pool makes the test sharper, not the difference larger.
     both = 1 / (1 / len(val) + 1 / len(pool))
-    effect = np.sqrt(max(0.0, statistic - freedom) / both)
-    return float(effect), float(chi2.sf(statistic, freedom))
+    return float(np.sqrt(max(0.0, test.statistic - test.dof) / both)), float(test.pvalue)
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """Signs that V is not new to the teacher."""
+
+    val_in_gold: list[str]  # ids of V that are in A too
+    val_in_pool: list[str]  # ids of V that are in the pool too
+    gold_in_pool: list[str]  # ids of A that are in the pool too
+    excess_confidence: float  # the largest share of rows by which V is more confident, 0 to 1
+    p_value: float  # of V being no more confident than the pool; 1 without a pool
+    suspected: bool  # whether V is too confident to be new
+
+
+def check_leakage(
+    val_margin: Float[np.ndarray, " n"],
+    pool_margin: Float[np.ndarray, " p"] | None,
+    val_ids: np.ndarray,
+    gold_ids: np.ndarray,
+    pool_ids: np.ndarray,
+) -> Leakage:
+    """Compare V's margins with the pool's, and the ids of V, A and the pool as they were given.
+
+    A teacher is surer of what it was trained on, so V should not look more confident than the
+    pool. An easier V looks the same: either way alpha would be too high on the pool.
+    """
+    excess, p_value = 0.0, 1.0
+    if pool_margin is not None:
+        # The distribution function of the larger numbers is the lower one.
+        test = ks_2samp(val_margin, pool_margin, alternative="less", method="asymp")
+        excess, p_value = float(test.statistic), float(test.pvalue)
+    return Leakage(
+        val_in_gold=_shared(val_ids, gold_ids),
+        val_in_pool=_shared(val_ids, pool_ids),
+        gold_in_pool=_shared(gold_ids, pool_ids),
+        excess_confidence=excess,
+        p_value=p_value,
+        suspected=excess >= _LEAK_DISTANCE and p_value < _LEAK_P_VALUE,
+    )
+
+
+def _shared(some: np.ndarray, others: np.ndarray) -> list[str]:
+    return [str(i) for i in some[IdLookup(others).find(some) >= 0].tolist()]

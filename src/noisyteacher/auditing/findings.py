@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from noisyteacher.auditing.bootstrap import Interval
 from noisyteacher.auditing.drift import Comparison
-from noisyteacher.auditing.numbers import Numbers
+from noisyteacher.auditing.measurements import Numbers
 from noisyteacher.core.errors import first_few
 
 # A distance or effect below these changes little, however surely it is there.
@@ -70,10 +71,10 @@ def _about_ids(numbers: Numbers) -> Iterator[Finding]:
 def _about_val(numbers: Numbers) -> Iterator[Finding]:
     rows, band = numbers.val_rows, numbers.curve.band_width
     if too_small(numbers):
-        # Resampling a few dozen rows hardly changes the curve, and would tell of a narrow band.
+        # Resampling a few dozen rows hardly changes the curve, so its band would look narrow.
         known = (
-            f"with {rows} rows nothing can be said of how far the alpha curve is off. A few "
-            "hundred would do."
+            f"with {rows} rows nothing can be said about the error of the alpha curve. Use a few "
+            "hundred."
             if rows < _FEW_ROWS
             else f"with {rows} rows the alpha curve is known to within ±{band / 2:.2f} only. About "
             f"{numbers.curve.rows_to_halve_band} rows would halve that."
@@ -83,8 +84,8 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "hard_labels",
             True,
-            "All labels are equally sure, so nothing tells good ones from bad ones: store the "
-            "teacher's probabilities, where it has any.",
+            "All labels are equally confident, so nothing tells good ones from bad ones: store "
+            "the teacher's probabilities, if it has any.",
         )
     if numbers.drift is None:
         yield Finding(
@@ -120,7 +121,7 @@ def _about_drift(numbers: Numbers) -> Iterator[Finding]:
             f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to the pool's "
             f"margins the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
             f"{numbers.quality.accuracy.value:.1%}, and V is worth {drift.reweighted_rows:.0f} "
-            f"rows. Better draw V at random from the pool.",
+            f"rows. Draw V at random from the pool instead.",
         )
     if drift.classes_effect >= FAR_CLASSES and drift.classes_p_value < SURE:
         yield Finding(
@@ -133,8 +134,8 @@ def _about_drift(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "uncovered_pool",
             True,
-            f"{drift.pool_outside_val:.0%} of the pool have margins that V never shows: alpha is "
-            "only a guess there.",
+            f"{drift.pool_outside_val:.0%} of the pool has margins that never occur in V: alpha "
+            "is only a guess there.",
         )
 
 
@@ -144,39 +145,39 @@ def _is_far(comparison: Comparison) -> bool:
 
 def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
     if is_leaked(numbers):
-        return  # what a teacher says of rows it knows tells nothing about others
+        return  # calibration on rows that the teacher knows tells nothing about others
     scores, temperature = numbers.quality.before, numbers.quality.temperature
     gap, ece = scores.overconfidence, scores.ece
-    after = ", and a temperature does not mend it"
+    after = ", and a temperature does not reduce it"
     if temperature_helps(numbers):
         after = f"; at temperature {temperature.value:.2f} it is {numbers.quality.after.ece:.3f}"
     if gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
         yield Finding(
             "overconfident",
             False,
-            f"The teacher is overconfident: it is {gap:.1%} surer of its top class than it is "
-            f"right. Its calibration error is {ece:.3f}{after}.",
+            f"The teacher is overconfident: its stated confidence exceeds its accuracy by "
+            f"{_points(gap)} points. Its calibration error is {ece:.3f}{after}.",
         )
     elif -gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
         yield Finding(
             "underconfident",
             False,
-            f"The teacher is underconfident: it is right more often than it says, by "
-            f"{-gap.value:.1%}. Its calibration error is {ece:.3f}{after}.",
+            f"The teacher is underconfident: its accuracy exceeds its stated confidence by "
+            f"{-100 * gap.value:.1f} points. Its calibration error is {ece:.3f}{after}.",
         )
     elif scores.p_value < SURE and ece.value >= MISCALIBRATED:
         yield Finding(
             "miscalibrated",
             False,
-            f"The teacher is too sure of some labels and too unsure of others: its calibration "
-            f"error is {ece:.3f}{after}.",
+            f"The teacher is overconfident on some labels and underconfident on others: its "
+            f"calibration error is {ece:.3f}{after}.",
         )
     elif not too_small(numbers):
         yield Finding(
             "calibrated",
             False,
-            "The teacher is calibrated as far as V can tell: its probabilities mean what they say "
-            f"(calibration error {ece:.3f}).",
+            "The teacher is calibrated as far as V can tell: its stated confidence matches its "
+            f"accuracy (calibration error {ece:.3f}).",
         )
 
 
@@ -194,7 +195,7 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
     if broken:
         described = ", ".join(
             f"{c.name!r} is right {c.precision:.0%} of the time where its margins promise "
-            f"{c.expected_precision:.0%} (most often it is {c.confused_with!r})"
+            f"{c.expected_precision:.0%} (most often the truth is {c.confused_with!r})"
             for c in broken[:5]
         )
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
@@ -211,14 +212,14 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "never_predicted",
             True,
-            f"On V the teacher never says {first_few(per_class.never_predicted)}.",
+            f"On V the teacher never predicts {first_few(per_class.never_predicted)}.",
         )
     if per_class.few_gold:
         yield Finding(
             "few_gold",
             False,
             f"V has fewer than 10 rows of {len(per_class.few_gold)} of {numbers.num_classes} "
-            f"classes ({first_few(per_class.few_gold)}): nothing sure can be said of each.",
+            f"classes ({first_few(per_class.few_gold)}), too few to judge each of them.",
         )
 
 
@@ -228,7 +229,7 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "worse_than_gold",
             True,
-            f"The teacher is worse than the gold labels: a linear model of {probe.rows} gold "
+            f"The teacher is worse than the gold labels: a linear model of the {probe.rows} gold "
             f"labels alone is right on {probe.accuracy:.1%}, the teacher on {accuracy:.1%}.",
         )
     elif probe is not None:
@@ -236,7 +237,7 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "worth_it" if probe.clearly_worse else "as_good_as_gold",
             False,
-            f"The teacher ({accuracy:.1%}) is {verdict} a linear model of {probe.rows} gold "
+            f"The teacher ({accuracy:.1%}) is {verdict} a linear model of the {probe.rows} gold "
             f"labels alone ({probe.accuracy:.1%}).",
         )
     if is_nearly_perfect(numbers):
@@ -249,16 +250,20 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
         yield Finding(
             "nothing_trusted",
             True,
-            f"Hardly any label can be trusted: {trust.share_at_lower_bound:.0%} of the pool are "
+            f"Hardly any label can be trusted: {trust.share_at_lower_bound:.0%} of the pool is "
             "at the lower bound.",
         )
     if trust.unreachable_share > MANY_UNREACHABLE:
         yield Finding(
             "unreachable_k",
             True,
-            f"{trust.unreachable_share:.0%} of the pool need a longer shortlist than the "
+            f"{trust.unreachable_share:.0%} of the pool needs a longer shortlist than the "
             f"{numbers.stored} stored classes: store more classes per row.",
         )
+
+
+def _points(share: Interval) -> str:
+    return f"{100 * share.value:.1f} ({100 * share.low:.1f} to {100 * share.high:.1f})"
 
 
 def too_small(numbers: Numbers) -> bool:
@@ -267,12 +272,12 @@ def too_small(numbers: Numbers) -> bool:
 
 
 def all_alike(numbers: Numbers) -> bool:
-    """Whether all labels are equally sure, as one-hot ones are."""
+    """Whether all labels are equally confident, as one-hot ones are."""
     return numbers.curve.margin[0] == numbers.curve.margin[-1]
 
 
 def temperature_helps(numbers: Numbers) -> bool:
-    """Whether one temperature for all labels makes the calibration error smaller."""
+    """Whether one temperature for all labels reduces the calibration error."""
     return numbers.quality.after.ece.value < numbers.quality.before.ece.value
 
 

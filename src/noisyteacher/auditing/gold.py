@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-from jaxtyping import Int
-from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.class_names import is_unknown, places_of
-from noisyteacher.labels.ids import check_unique
-from noisyteacher.labels.importers.user_tables import (
+from noisyteacher.io.classes import label_numbers, label_texts
+from noisyteacher.io.columns import ids_in
+from noisyteacher.io.formats import stem_of
+from noisyteacher.io.ids import check_unique, ids_like, row_ids
+from noisyteacher.io.user_tables import (
     ID_COLUMNS,
     LABEL_COLUMNS,
+    candidates,
+    find_column,
     first_present,
-    ids_in,
+    optional_column,
     read_table,
-    stem_of,
 )
-from noisyteacher.labels.text_ids import ids_like
+from noisyteacher.labels import TeacherLabels
 
 
 class Gold(NamedTuple):
@@ -63,37 +61,33 @@ def read_gold(
             stay, with y -1.
     """
     where = Path(path)
-    names = LABEL_COLUMNS if label_column is None else (label_column,)
-    table = read_table(where, ID_COLUMNS if id_column is None else (id_column,), names)
+    label_names = candidates(label_column, LABEL_COLUMNS)
+    table = read_table(where, candidates(id_column, ID_COLUMNS), label_names)
+    columns = table.column_names
     if table.num_rows == 0:
         raise InputError(f"{where} has no rows: it names no gold labels.")
-    ids = _read_ids(table, id_column, labels, where)
-    column = first_present(names, table.column_names)
-    if column is not None:
-        gold = Gold(ids, _read_classes(table[column], labels.classes, where))
-        return _without_unlabelled(gold, where) if needs_labels else gold
-    if not needs_labels:
-        return Gold(ids, None)
-    raise InputError(
-        f"{where} has no label column: looked for {first_few(names, 10)} among "
-        f"{first_few(table.column_names, 10)}; name it: label_column= (--label-column)."
-    )
-
-
-def _read_ids(table: Any, id_column: str | None, labels: TeacherLabels, where: Path) -> np.ndarray:
-    columns = table.column_names
-    found = first_present(ID_COLUMNS if id_column is None else (id_column,), columns)
-    if found is not None:
-        ids = ids_like(ids_in(table, found, str(where)), labels.ids, str(where))
+    key = optional_column("id", id_column, ID_COLUMNS, columns, str(where))
+    if key is None:
+        ids = _rows_of_the_store(stem_of(where), len(table), labels, columns, where)
+    else:
+        ids = ids_like(ids_in(table, key, str(where)), labels.ids, str(where))
         try:
             check_unique(ids)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        return ids
-    if id_column is not None:
-        raise InputError(f"{where} has no id column {id_column!r} among {first_few(columns, 10)}.")
-    # As `label` and `distill` name them.
-    ids = np.array([f"{stem_of(where)}/{row}" for row in range(table.num_rows)], np.str_)
+    if not needs_labels and first_present(label_names, columns) is None:
+        return Gold(ids, None)
+    column = find_column("label", label_column, LABEL_COLUMNS, columns, str(where))
+    texts = label_texts(table[column], f"{where}: the column {column!r}")
+    gold = Gold(ids, label_numbers(texts, labels.classes, str(where)))
+    return _without_unlabeled(gold, where) if needs_labels else gold
+
+
+def _rows_of_the_store(
+    name: str, count: int, labels: TeacherLabels, columns: Sequence[str], where: Path
+) -> np.ndarray:
+    """The ids that `label` and `distill` give to rows without any."""
+    ids = row_ids(name, count)
     if not labels.has(ids).any():
         raise InputError(
             f"{where} has no column {ID_COLUMNS[0]!r} among {first_few(columns, 10)}, and the "
@@ -103,22 +97,7 @@ def _read_ids(table: Any, id_column: str | None, labels: TeacherLabels, where: P
     return ids
 
 
-def _read_classes(column: Any, classes: Sequence[str], where: Path) -> np.ndarray:
-    """(n,) int64, -1 where unknown."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
-    if not (texts or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"{where}: labels are class names or whole numbers, not {kind}.")
-    # A number in a file is a name first, as it is in a CSV: classes may be called 2, 1 and 0.
-    said = column.cast(pa.string()).to_pylist()
-    known = [not is_unknown(name, classes) for name in said]
-    y = np.full(len(said), -1, np.int64)
-    names = [name for name, there in zip(said, known, strict=True) if there]
-    y[known] = class_numbers(names, classes, str(where))
-    return y
-
-
-def _without_unlabelled(gold: Gold, where: Path) -> Gold:
+def _without_unlabeled(gold: Gold, where: Path) -> Gold:
     known = gold.known
     lost = len(gold.ids) - len(known.ids)
     if not len(known.ids):
@@ -132,37 +111,3 @@ def _without_unlabelled(gold: Gold, where: Path) -> Gold:
             stacklevel=3,
         )
     return known
-
-
-def class_numbers(y: Any, classes: Sequence[str], where: str = "y") -> Int[np.ndarray, " n"]:
-    """Classes as int64: integers as they stand, texts as class names, else as numbers in text."""
-    if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
-    try:
-        array = np.asarray(y)
-    except ValueError:
-        raise InputError("y must have one true class per row, but its rows differ.") from None
-    if array.ndim != 1:
-        raise InputError(f"y must have one true class per row, but its shape is {array.shape}.")
-    if array.dtype.kind in "iu":
-        numbers = [name for name in classes if re.match(r"^-?[0-9]+$", name)]
-        if numbers and list(classes) != [str(i) for i in range(len(classes))]:
-            raise InputError(
-                f"y holds whole numbers, and classes are called {first_few(numbers)}, which are "
-                "not their places; give y as class names."
-            )
-        return array.astype(np.int64)
-    listed = array.tolist()
-    if array.dtype.kind not in "UO" or not all(isinstance(name, str) for name in listed):
-        if array.size == 0:
-            return np.empty(0, np.int64)
-        raise InputError(f"y must hold class names or whole numbers, but it is {array.dtype}.")
-    used = list(dict.fromkeys(listed))
-    place = places_of(used, classes, where)
-    strange = [name for name in used if name not in place]
-    if strange:
-        raise InputError(
-            f"the labels {first_few(strange)} of {where} are no classes of this teacher; its "
-            f"classes are {first_few(classes, 10)}."
-        )
-    return np.array([place[name] for name in listed], np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -11,9 +12,11 @@ import scipy.sparse as sp
 from jaxtyping import Int
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval, share_interval
+from noisyteacher.auditing.quality import ValReading
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels.checks import as_array
 
@@ -23,6 +26,15 @@ _STRENGTH = 10.0  # C of rows of unit length, from TF-IDF or scaled to it
 _LARGE = 2e8  # rows x features x classes beyond which a logistic regression takes minutes
 
 Features: TypeAlias = np.ndarray | sp.csr_matrix | list[str]
+
+
+@dataclass(frozen=True)
+class GoldInputs:
+    """What the probe learns from."""
+
+    val: Features
+    gold: Features | None  # of A, with its classes; None and empty where they were not given
+    gold_y: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class Probe:
 
 
 def read_features(inputs: Any, rows: int, what: str) -> Features:
-    """Inputs at the door: n texts, or numbers of shape (n, ...), dense or sparse."""
+    """Inputs as users give them: n texts, or numbers of shape (n, ...), dense or sparse."""
     if _is_texts(inputs):
         texts = [str(text) for text in inputs]
         _check_rows(len(texts), rows, what)
@@ -70,39 +82,28 @@ def _check_rows(found: int, wanted: int, what: str) -> None:
         raise InputError(f"{what} must have {wanted} rows, one for each label, but has {found}.")
 
 
-def probe_gold(
-    val: Features,
-    val_y: Int[np.ndarray, " n"],
-    train: Features | None,
-    train_y: Int[np.ndarray, " a"],
-    teacher_right: np.ndarray,
-    bootstrap: Bootstrap,
-) -> Probe:
-    """Predict each fold of V from the others and all of A, and compare with the teacher.
+def take_features(features: Features, rows: Int[np.ndarray, " r"]) -> Features:
+    """Some of the rows, in that order."""
+    return [features[row] for row in rows] if isinstance(features, list) else features[rows]
 
-    Args:
-        val, val_y: inputs and classes of V.
-        train, train_y: those of A; None and empty where A's inputs are not given.
-        teacher_right: (n,) bool, where the teacher is right on V.
-        bootstrap: replicates of V's rows.
-    """
-    kind = _kind(val)
-    both, y = _joined(val, train), np.concatenate([val_y, train_y])
-    fold = _folds(val_y, bootstrap.seed)
-    answer = np.empty(len(val_y), np.int64)
-    for number in range(int(fold.max()) + 1):
-        held_out = np.flatnonzero(fold == number)
+
+def probe_gold(given: GoldInputs, val: ValReading, bootstrap: Bootstrap) -> Probe:
+    """Predict each fold of V from the others and all of A, and compare with the teacher."""
+    both, y = _joined(given.val, given.gold), np.concatenate([val.y, given.gold_y])
+    if len(y) < 2:
+        raise InputError("inputs need at least 2 gold rows: one to learn from and one to judge.")
+    answer = np.empty(len(val), np.int64)
+    for held_out in _folds(val.y, bootstrap.seed):
         kept = np.setdiff1d(np.arange(len(y)), held_out)
         answer[held_out] = _learn_and_answer(both, y, kept, held_out)
-    right = answer == val_y
-    lead = right.astype(np.float64) - teacher_right
-    columns = np.column_stack([right, lead]).astype(np.float64)
-    drawn = bootstrap.means(columns)
+    right = answer == val.y
+    lead = right.astype(np.float64) - val.right
+    drawn = bootstrap.means(np.column_stack([right, lead]).astype(np.float64))
     return Probe(
-        accuracy=share_interval(float(right.mean()), drawn[:, 0], len(val_y)),
+        accuracy=share_interval(float(right.mean()), drawn[:, 0], len(val)),
         lead=interval(float(lead.mean()), drawn[:, 1]),
         rows=len(y),
-        kind=kind,
+        kind=_kind(given.val),
     )
 
 
@@ -143,12 +144,16 @@ def _as_numbers(inputs: Features, kept: np.ndarray, held_out: np.ndarray) -> tup
     return (seen - mean) / scale, (new - mean) / scale
 
 
-def _folds(y: Int[np.ndarray, " n"], seed: int) -> Int[np.ndarray, " n"]:
-    """(n,) fold of each row, every class spread over all folds as evenly as can be."""
-    order = np.lexsort((np.random.default_rng(seed).random(len(y)), y))
-    fold = np.empty(len(y), np.int64)
-    fold[order] = np.arange(len(y)) % min(FOLDS, len(y))
-    return fold
+def _folds(y: Int[np.ndarray, " n"], seed: int) -> list[Int[np.ndarray, " h"]]:
+    """The held-out rows of each fold, every class spread over the folds as evenly as can be."""
+    folds = min(FOLDS, int(np.bincount(y).max()))
+    if folds < 2:  # no class has two rows
+        return list(np.arange(len(y))[:, None])
+    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        # Classes with fewer rows than folds cannot be in every fold, and need not be.
+        warnings.filterwarnings("ignore", message="The least populated class")
+        return [held_out for _, held_out in splitter.split(y, y)]
 
 
 def _joined(val: Features, train: Features | None) -> Features:

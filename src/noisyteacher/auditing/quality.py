@@ -1,11 +1,11 @@
-"""How good the teacher is on V, and whether its probabilities mean what they say."""
+"""V as the audit reads it: how good the teacher is there, and how well it is calibrated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.stats import chi2
 
 from noisyteacher.auditing.bootstrap import (
@@ -15,12 +15,74 @@ from noisyteacher.auditing.bootstrap import (
     pivot_interval,
     share_interval,
 )
-from noisyteacher.auditing.reading import ValReading
-from noisyteacher.noise.calibration import fit_temperature, tempered, tempered_slope
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.noise.calibration import fit_temperature, safe_log, tempered, tempered_slope
+from noisyteacher.noise.confidence import covariates_by_size
+from noisyteacher.noise.rows import TeacherRows
 
 BINS = 15
 _ERRORS_TO_TEST = 1.0
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
+
+
+@dataclass(frozen=True)
+class RowSummary:
+    """What the audit compares between V and the pool: three numbers per row."""
+
+    predicted: Int[np.ndarray, " n"]
+    margin: Float[np.ndarray, " n"]
+    entropy: Float[np.ndarray, " n"]
+
+    def __len__(self) -> int:
+        return len(self.margin)
+
+
+@dataclass(frozen=True)
+class ValReading(RowSummary):
+    """V, row by row. A column of ``logs`` stands for ``times`` equally probable classes."""
+
+    y: Int[np.ndarray, " n"]
+    rank: Int[np.ndarray, " n"]  # the truth's place in the teacher's order; K if not stored
+    logs: Float[np.ndarray, "n m"]
+    times: Float[np.ndarray, " m"]
+    stored: int
+    num_classes: int
+
+    @property
+    def right(self) -> Bool[np.ndarray, " n"]:
+        """Where the teacher's first choice is the truth."""
+        return np.asarray(self.predicted == self.y)
+
+    @property
+    def log_truth(self) -> Float[np.ndarray, " n"]:
+        """The log-probability of the true class."""
+        return np.asarray(self.logs[np.arange(len(self.y)), self.rank])
+
+
+def summarize_rows(labels: TeacherLabels) -> RowSummary:
+    """Summarize V or a pool block by block; it is never made dense."""
+    rows = TeacherRows(labels)
+    margin = covariates_by_size(rows, 1, "margin")[0]
+    return RowSummary(labels.hard, margin, -covariates_by_size(rows, 1, "entropy")[0])
+
+
+def read_val(labels: TeacherLabels, y: Int[np.ndarray, " n"]) -> ValReading:
+    """Read V, with the probability of every stored class, and of one that is not stored."""
+    k, others = labels.k, labels.num_classes - labels.k
+    probs, times = labels.topk_prob.astype(np.float64), np.ones(k)
+    if others:
+        probs = np.column_stack([probs, labels.tail.astype(np.float64) / others])
+        times = np.append(times, float(others))
+    found = labels.topk_index == y[:, None]
+    return ValReading(
+        **vars(summarize_rows(labels)),
+        y=y,
+        rank=np.where(found.any(axis=1), found.argmax(axis=1), k),
+        logs=safe_log(probs),
+        times=times,
+        stored=k,
+        num_classes=labels.num_classes,
+    )
 
 
 @dataclass(frozen=True)

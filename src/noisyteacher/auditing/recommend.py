@@ -7,27 +7,36 @@ from dataclasses import dataclass
 
 from noisyteacher.auditing import findings as found
 from noisyteacher.auditing.findings import Finding
-from noisyteacher.auditing.numbers import Numbers
+from noisyteacher.auditing.measurements import Numbers
 from noisyteacher.core.errors import first_few
+from noisyteacher.methods import (
+    Calibrated,
+    Consistency,
+    GoldOnly,
+    Method,
+    SLaM,
+    TaylorCE,
+    Vanilla,
+)
 
-_NOT_LIKELY = "SLaM is not likely to help here"
-_SUM = 'normalize="sum": of the three forms of the mix it made the best students on CIFAR-100.'
+_UNLIKELY = "SLaM is not likely to help here"
+_MIX_FORM = 'normalize="sum": of the three forms of the mix it made the best students on CIFAR-100.'
 _SHIFTED = (
     "V is shifted against the pool. alpha(x) carries over only as far as equal margins mean equal "
-    "trust in both; draw V at random from the pool, and audit again."
+    "trust in both: draw V at random from the pool, and audit again."
 )
-_MISCALIBRATED = ("overconfident", "underconfident", "miscalibrated")
+_MISCALIBRATED = {"overconfident", "underconfident", "miscalibrated"}
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A method as text that ``noisyteacher.methods.parse`` reads, and the reasons for it."""
+    """A method, the methods to compare it with, and the reasons for it."""
 
     distill: bool  # whether to train on the teacher's labels at all
     slam_helps: bool  # whether a noise model is likely to pay
-    method: str
-    without_views: str  # the same for inputs that cannot be shown in a weak and a strong view
-    rivals: list[str]  # to compare it with
+    method: Method
+    without_views: Method  # the same for inputs that have no weak and strong view
+    rivals: list[Method]  # to compare it with
     lower_bound: float
     k: int | str
     normalize: str
@@ -40,77 +49,86 @@ class Recommendation:
 def recommend(
     numbers: Numbers, findings: Sequence[Finding], kind: str | None = None
 ) -> Recommendation:
-    """The best guess that the numbers and what was found in them allow, for inputs of ``kind``."""
+    """The best guess that the numbers and the findings allow, for inputs of ``kind``."""
     against = list(_reasons_against(numbers))
     k, k_reason = _shortlist(numbers)
     per_class = found.curves_differ(numbers)
-    slam = _slam(k, per_class, numbers)
+    slam = SLaM(
+        hard=per_class,
+        lower_bound=numbers.lower_bound,
+        k=k,
+        threshold=numbers.threshold,
+        per_class=per_class,
+    )
     plain = against[0][0] if against else slam
     views = not against and kind != "table"
     reasons = [reason for _, reason in against]
     if not against:
-        reasons = [*_reasons_for(numbers, kind, per_class), k_reason, _SUM]
+        reasons = [*_reasons_for(numbers, kind, per_class), k_reason, _MIX_FORM]
     codes = {finding.code for finding in findings}
     if codes & {"shifted", "shifted_classes"}:
         reasons.append(_SHIFTED)
-    sureness = codes & {"calibrated", *_MISCALIBRATED}
-    reasons += [_calibration_reason(numbers, code, bool(against)) for code in sureness]
+    calibration = codes & {"calibrated", *_MISCALIBRATED}
+    reasons += [_calibration_reason(numbers, code, bool(against)) for code in calibration]
     reasons.append(_band_reason(numbers))
-    mended = not sureness <= {"calibrated"} and found.temperature_helps(numbers)
+    rescaled = bool(codes & _MISCALIBRATED) and found.temperature_helps(numbers)
     return Recommendation(
-        distill=plain != "GoldOnly()",
+        distill=plain != GoldOnly(),
         slam_helps=not against,
-        method=f"Consistency(inner={plain})" if views else plain,
+        method=Consistency(plain) if views else plain,
         without_views=plain,
         rivals=_rivals(plain, slam, kind),
         lower_bound=numbers.lower_bound,
         k=k,
-        normalize="sum",
+        normalize=slam.normalize,
         per_class=per_class,
-        temperature=numbers.quality.temperature.value if mended else 1.0,
+        temperature=numbers.quality.temperature.value if rescaled else 1.0,
         val_rows=numbers.curve.rows_to_halve_band,
         reasons=reasons,
     )
 
 
-def _reasons_against(numbers: Numbers) -> Iterator[tuple[str, str]]:
+def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
     """What to use in place of SLaM, and why; the weightiest first."""
     if numbers.probe is not None and numbers.probe.clearly_better:
         yield (
-            "GoldOnly()",
-            f"Do not distil this teacher. {_NOT_LIKELY}: the gold labels alone make a better "
+            GoldOnly(),
+            f"Do not distill this teacher. {_UNLIKELY}: the gold labels alone make a better "
             f"model, by {numbers.probe.lead:.1%} of the rows of V. Train on A and V, or find a "
             "better teacher.",
         )
     if found.nothing_trusted(numbers):
         yield (
-            "GoldOnly()",
-            f"Do not distil this teacher. {_NOT_LIKELY}: nearly all of the pool is at the lower "
-            "bound of alpha, where labels tell a shortlist at best.",
+            GoldOnly(),
+            f"Do not distill this teacher. {_UNLIKELY}: nearly all of the pool is at the lower "
+            "bound of alpha, where a label names a shortlist at best.",
         )
     if found.is_leaked(numbers):
         yield (
-            "TaylorCE(2)",
-            f"V looks leaked: replace it first. {_NOT_LIKELY}, because its noise model would "
-            "learn from rows that the teacher seems to know. Until then, use a robust loss that "
-            "needs no V.",
+            TaylorCE(2),
+            f"V looks leaked: replace it first. {_UNLIKELY}, because its noise model would learn "
+            "from rows that the teacher seems to know. Until then, use a robust loss that needs "
+            "no V.",
         )
     if found.is_nearly_perfect(numbers):
         yield (
-            "Vanilla()",
-            f"{_NOT_LIKELY}: the teacher is nearly perfect, so there is hardly any noise to model.",
+            Vanilla(),
+            f"{_UNLIKELY}: the teacher is nearly perfect, so there is hardly any noise to model.",
         )
     if found.too_small(numbers):
         yield (
-            "TaylorCE(2)",
-            f"{_NOT_LIKELY}: V is too small to tell which labels to trust. A robust loss needs "
-            "no V.",
+            TaylorCE(2),
+            f"{_UNLIKELY}: V is too small to tell which labels to trust. A robust loss needs no V.",
         )
 
 
 def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterator[str]:
     trust = numbers.trust
-    where = "every label is trusted alike" if found.all_alike(numbers) else "its margins tell where"
+    where = (
+        "every label deserves the same trust"
+        if found.all_alike(numbers)
+        else "its margins show where"
+    )
     yield (
         f"SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of V and "
         f"{where}: the pool's {trust.rows} labels are worth about "
@@ -118,8 +136,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
     )
     if numbers.probe is not None and not numbers.probe.clearly_worse:
         yield (
-            "The gold labels alone are about as good as this teacher: believe no gain before "
-            "GoldOnly was compared."
+            "The gold labels alone are about as good as this teacher: compare with GoldOnly "
+            "before you trust any gain."
         )
     if kind == "table":
         yield (
@@ -129,19 +147,19 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         )
     else:
         yield (
-            "Inside Consistency, which added most of all where it was measured, on images and on "
-            "reviews, at two passes per step; alone where the student has no strong view."
+            "Inside Consistency, which added the most of all methods on images and on reviews, at "
+            "two passes per step; alone if the student has no strong view."
         )
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:
         yield (
             f"The teacher is broken on {first_few(broken)}: do not use its labels of a broken "
-            "class without a curve of their own, or look at those rows yourself."
+            "class without a curve of their own, or check those rows yourself."
         )
     if per_class:
         yield (
             "per_class=True, because labels of some classes deserve less trust than their margins "
-            "say; with it hard=True, because the soft labels share the teacher's bias."
+            "suggest; with it hard=True, because the soft labels share the teacher's bias."
         )
         few = len(numbers.per_class.few_predicted)
         if few:
@@ -151,8 +169,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
             )
     yield (
         f"lower_bound={numbers.lower_bound:g}: {trust.share_at_lower_bound.value:.0%} of the pool "
-        "are there. At 0.5 they hardly pull at the student; below it they would push it away from "
-        "the teacher."
+        "is there. At 0.5 those labels hardly influence the student; below 0.5 they would push it "
+        "away from the teacher."
     )
 
 
@@ -160,9 +178,9 @@ def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
     if code == "calibrated":
         lead = "" if against else ": expect SLaM's lead over Vanilla to be small"
         return f"The teacher is calibrated, so plain soft labels are right on average{lead}."
-    slam = "" if against else "SLaM reads trust off V and takes the labels as they are; "
+    slam = "" if against else "SLaM learns trust from V and takes the labels as they are; "
     if not found.temperature_helps(numbers):
-        return f"The teacher is {code}: {slam}no temperature mends them for other methods."
+        return f"The teacher is {code}: {slam}no temperature corrects them for other methods."
     return (
         f"The teacher is {code}: {slam}a method without a noise model should see its labels at "
         f"temperature {numbers.quality.temperature:.2f}, as Calibrated does."
@@ -184,7 +202,7 @@ def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
     if unreachable > found.MANY_UNREACHABLE:
         return (
             "level",
-            f'k="level", one shortlist for all: {unreachable:.0%} of the pool find no k(x) within '
+            f'k="level", one shortlist for all: for {unreachable:.0%} of the pool k(x) lies beyond '
             f"the {numbers.stored} stored classes.",
         )
     return (
@@ -194,23 +212,8 @@ def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
     )
 
 
-def _slam(k: int | str, per_class: bool, numbers: Numbers) -> str:
-    """SLaM as its repr writes it: fields that differ from the default, in their order."""
-    fields = ["hard=True"] if per_class else []
-    if numbers.lower_bound != 0.5:
-        fields.append(f"lower_bound={numbers.lower_bound!r}")
-    if k != "auto":
-        fields.append(f"k={k!r}")
-    if numbers.threshold != 0.9:
-        fields.append(f"threshold={numbers.threshold!r}")
-    if per_class:
-        fields.append("per_class=True")
-    return f"SLaM({', '.join(fields)})"
-
-
-def _rivals(plain: str, slam: str, kind: str | None) -> list[str]:
-    rivals = ["GoldOnly()", "Vanilla()", "Calibrated(inner=TaylorCE(2))"]
+def _rivals(plain: Method, slam: SLaM, kind: str | None) -> list[Method]:
+    rivals: list[Method] = [GoldOnly(), Vanilla(), Calibrated(TaylorCE(2)), slam]
     if kind != "table":
-        rivals.append("Consistency(inner=None)")
-        slam = slam if plain == slam else f"Consistency(inner={slam})"
-    return [rival for rival in [*rivals, slam] if rival != plain]
+        rivals[3:] = [Consistency(None), slam if plain == slam else Consistency(slam)]
+    return [rival for rival in rivals if rival != plain]

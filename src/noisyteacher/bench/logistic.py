@@ -14,13 +14,13 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from noisyteacher.bench.results import Row, append_row, read_rows
 from noisyteacher.bench.run import BenchRun
 from noisyteacher.bench.students import trial_seed
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
 from noisyteacher.pipeline.floor import STRENGTHS
+from noisyteacher.runs import Row
 from noisyteacher.train import EpochRecord, Inputs, TrainData
 
 NAME = "LogisticRegression()"
@@ -28,16 +28,15 @@ NAME = "LogisticRegression()"
 
 def write_logistic_rows(run: BenchRun, labeled: int) -> None:
     """A row for every trial of this size that has none; its ``epochs`` are those of its rivals."""
-    have = {(row.labeled, row.trial, row.epochs, row.gold_repeat) for row in _rows(run)}
+    have = {
+        (row.labeled, row.trial, row.epochs, row.gold_repeat)
+        for row in run.run_folder.rows()
+        if (row.method, row.recipe) == (NAME, run.recipe.name)
+    }
     training = run.recipe.student_training
     for trial in range(run.recipe.trials):
         if (labeled, trial, training.epochs, training.gold_repeat) not in have:
-            append_row(run.results, _fit(run, labeled, trial, run.split(labeled, trial)))
-
-
-def _rows(run: BenchRun) -> list[Row]:
-    name = run.recipe.name
-    return [r for r in read_rows(run.results) if r.method == NAME and r.recipe == name]
+            run.run_folder.append(_fit(run, labeled, trial, run.split(labeled, trial)))
 
 
 def _fit(run: BenchRun, labeled: int, trial: int, parts: Split) -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import ModelSpec, from_config
-from noisyteacher.models.config import SPECS
+from noisyteacher.models.build import SPECS
 
 
 def parse_model(text: str) -> ModelSpec:

@@ -1,24 +1,29 @@
-"""The paper's tables from results rows: each cell beside the paper's figure, the best in bold."""
+"""The paper's tables from results rows, as Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 
-from noisyteacher.bench.layout import Table, Text
-from noisyteacher.bench.paper import (
-    TEACHER,
-    PaperFigure,
-    is_the_papers,
+from noisyteacher.bench.result_lines import (
+    ACCURACIES,
+    PAPER_TEACHER,
+    SHARED_FIELDS,
+    Line,
+    TrialMean,
+    blank_or,
+    has_paper_models,
+    lead,
     paper_figures,
     paper_methods,
     paper_name,
+    teacher_accuracies,
 )
-from noisyteacher.bench.results import named_method
-from noisyteacher.bench.tables import ACCURACIES, Cell, Line, blank_or, lead, teachers
 from noisyteacher.methods import Vanilla
+from noisyteacher.runs import named_method
 
 _BELOW = "†"
 _BELOW_NOTE = "† below a student of gold labels only."
@@ -31,6 +36,96 @@ _OVER_NOTE = (
 _KINDS = {"soft": "soft labels", "hard": "hard labels", None: "no teacher"}
 
 
+# -- layout ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    """One cell."""
+
+    text: str = ""
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A title, column heads, rows of cells, and notes below."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Text, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def without_blank(self, name: str) -> PaperTable:
+        """Without the columns of this name, where nothing stands in any of them."""
+        places = [i for i, head in enumerate(self.header) if head == name]
+        if any(row[i].text for row in self.rows for i in places):
+            return self
+        kept = [i for i in range(len(self.header)) if i not in places]
+        header = tuple(self.header[i] for i in kept)
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return replace(self, header=header, rows=rows)
+
+    def markdown(self) -> str:
+        head = [self.header, ("---", *("---:" for _ in self.header[1:]))]
+        body = [tuple(_markdown(cell) for cell in row) for row in self.rows]
+        grid = "\n".join("| " + " | ".join(row) + " |" for row in [*head, *body])
+        return "\n\n".join([f"### {self.title}", grid, *self.notes]) + "\n"
+
+    def latex(self) -> str:
+        """A table environment; it needs booktabs and graphicx."""
+        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
+        notes = " ".join(escape_latex(note) for note in self.notes)
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{escape_latex(self.title)}. {notes}}}",
+                r"\resizebox{\linewidth}{!}{%",
+                rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
+                r"\toprule",
+                " & ".join(escape_latex(name) for name in self.header) + r" \\",
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+
+def _markdown(cell: Text) -> str:
+    plain = cell.text.replace("|", "\\|")
+    return f"**{plain}**" if cell.bold else plain
+
+
+def _latex(cell: Text) -> str:
+    plain = escape_latex(cell.text)
+    return rf"\textbf{{{plain}}}" if cell.bold else plain
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "†": r"$\dagger$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+
+
+def escape_latex(text: str) -> str:
+    """Signs that LaTeX would read as commands, and those its fonts lack."""
+    return re.sub("|".join(map(re.escape, _LATEX)), lambda found: _LATEX[found.group()], text)
+
+
+# -- methods × sizes, as the paper has it ---------------------------------------------------------
+
+
 def by_kind(found: Sequence[Line]) -> Iterator[tuple[str | None, list[Line]]]:
     """Soft and hard distillation apart, each with the students that need no teacher."""
     free = [line for line in found if line.distillation is None]
@@ -41,9 +136,6 @@ def by_kind(found: Sequence[Line]) -> Iterator[tuple[str | None, list[Line]]]:
         yield kind, [line for line in found if kind in line.kinds]
 
 
-# -- methods × sizes, as the paper has it ---------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Series:
     """One row of such a table: a method over the sizes of A."""
@@ -52,14 +144,14 @@ class _Series:
     passes: str
     epochs: str
     measured: dict[int, Line]
-    paper: dict[int, PaperFigure]
+    paper: dict[int, TrialMean]
 
 
-def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: str) -> Table:
+def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: str) -> PaperTable:
     """Methods × sizes of A, one of the three accuracies, each beside the paper's figure."""
     dataset = found[0].dataset
     sizes = sorted({line.labeled for line in found})
-    printed = kind if is_the_papers(recipe, dataset) else None
+    printed = kind if has_paper_models(recipe, dataset) else None
     series = [*_measured_series(found, kind), *_unmeasured_series(dataset, printed, sizes, found)]
     best = {size: _best([s.measured.get(size) for s in series], accuracy) for size in sizes}
     rows = [_teacher_row(dataset, printed, sizes, found)]
@@ -78,7 +170,7 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     notes += ["The paper prints the best test epoch."] if quoted else []
     notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
     title = f"{recipe}, {_KINDS[kind]}: {ACCURACIES[accuracy]}"
-    return Table(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
+    return PaperTable(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
 
 
 def _measured_series(found: Sequence[Line], kind: str | None) -> list[_Series]:
@@ -91,7 +183,7 @@ def _measured_series(found: Sequence[Line], kind: str | None) -> list[_Series]:
             blank_or(group[0].passes),
             group[0].length,
             {line.labeled: line for line in group},
-            {x.labeled: printed for x in group if kind and (printed := x.paper_in(kind))},
+            {x.labeled: printed for x in group if (printed := x.paper_in(kind))},
         )
         for (name, _), group in groups.items()
     ]
@@ -114,19 +206,19 @@ def _unmeasured_series(
 def _teacher_row(
     dataset: str, kind: str | None, sizes: Sequence[int], found: Sequence[Line]
 ) -> tuple[Text, ...]:
-    printed = _paper_row(dataset, kind, sizes, TEACHER) if kind else {}
+    printed = _paper_row(dataset, kind, sizes, PAPER_TEACHER) if kind else {}
     row = [Text("the teacher"), Text(), Text()]
     for size in sizes:
-        row += [Text(_told(teachers(x for x in found if x.labeled == size)))]
+        row += [Text(_joined(teacher_accuracies(x for x in found if x.labeled == size)))]
         row += [Text(blank_or(printed.get(size)))]
     return tuple(row)
 
 
-def _told(accuracies: Sequence[float]) -> str:
+def _joined(accuracies: Sequence[float]) -> str:
     return ", ".join(f"{accuracy:.2f}" for accuracy in accuracies)
 
 
-def _paper_row(dataset: str, kind: str, sizes: Sequence[int], name: str) -> dict[int, PaperFigure]:
+def _paper_row(dataset: str, kind: str, sizes: Sequence[int], name: str) -> dict[int, TrialMean]:
     figures = paper_figures()
     keys = {size: (dataset, kind, size, name) for size in sizes}
     return {size: figures[key] for size, key in keys.items() if key in figures}
@@ -135,7 +227,7 @@ def _paper_row(dataset: str, kind: str, sizes: Sequence[int], name: str) -> dict
 # -- one size, all three accuracies ---------------------------------------------------------------
 
 
-def detail_table(recipe: str, found: Sequence[Line]) -> Table:
+def detail_table(recipe: str, found: Sequence[Line]) -> PaperTable:
     """All students of one size of A, with all three accuracies."""
     best = {name: _best(found, name) for name in ACCURACIES}
     rows = []
@@ -149,14 +241,14 @@ def detail_table(recipe: str, found: Sequence[Line]) -> Table:
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
         row += [Text(macro), Text(_over_vanilla(line, found)), Text(blank_or(line.paper))]
         rows.append(tuple(row))
-    told = _told(teachers(found))
+    told = _joined(teacher_accuracies(found))
     title = f"{recipe}, {found[0].labeled} labels" + (f"; the teacher: {told} %" if told else "")
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", _OVER, "paper")
     notes = [_OVER_NOTE] if any(row[-2].text for row in rows) else []
     notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
     header = ("method", "teacher labels", *numbers)
     noted = (" ".join(notes),) if notes else ()
-    return Table(title, header, tuple(rows), noted).without_blank("paper").without_blank(_OVER)
+    return PaperTable(title, header, tuple(rows), noted).without_blank("paper").without_blank(_OVER)
 
 
 def _over_vanilla(line: Line, found: Sequence[Line]) -> str:
@@ -200,19 +292,7 @@ def _is_below_gold(line: Line, accuracy: str, found: Sequence[Line]) -> bool:
 
 # -- all numbers ----------------------------------------------------------------------------------
 
-_LINE_FIELDS = (
-    "recipe",
-    "dataset",
-    "distillation",
-    "labeled",
-    "method",
-    "gold_repeat",
-    "generation",
-    "epochs",
-    "passes",
-    "trials",
-    "teacher_accuracy",
-)
+_LINE_FIELDS = (*SHARED_FIELDS, "passes", "trials", "teacher_accuracy")
 
 
 def csv_text(found: Sequence[Line]) -> str:
@@ -227,12 +307,12 @@ def csv_text(found: Sequence[Line]) -> str:
         for measured in (*(line.accuracy[name] for name in ACCURACIES), line.macro_f1):
             values += _numbers(measured)
         paper = line.paper
-        values += [None, None] if paper is None else [paper.accuracy, paper.spread]
+        values += [None, None] if paper is None else [paper.mean, paper.std]
         writer.writerow([_written(value) for value in values])
     return buffer.getvalue()
 
 
-def _numbers(value: Cell | None) -> list[float | int | None]:
+def _numbers(value: TrialMean | None) -> list[float | int | None]:
     return [None] * 3 if value is None else [value.mean, value.std, value.n]
 
 

@@ -7,21 +7,26 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from noisyteacher.bench.charts import (
+from noisyteacher.bench.figures import (
     draw_fidelity,
     draw_gain,
     draw_other_losses,
     draw_ranking,
     draw_sizes,
     draw_temperature,
+    save_figure,
 )
-from noisyteacher.bench.figures import save_figure
-from noisyteacher.bench.layout import Table
-from noisyteacher.bench.paper_tables import by_kind, csv_text, detail_table, size_table
-from noisyteacher.bench.results import Row, merge, read_rows
-from noisyteacher.bench.tables import Line, in_reading_order, lines
+from noisyteacher.bench.paper_tables import (
+    PaperTable,
+    by_kind,
+    csv_text,
+    detail_table,
+    size_table,
+)
+from noisyteacher.bench.result_lines import Line, in_reading_order, lines
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import plain_name, write_atomic
+from noisyteacher.runs import Row, merge, read_rows
 
 
 def read_files(paths: Sequence[str | Path]) -> list[Row]:
@@ -58,7 +63,7 @@ def publish(rows: Sequence[Row], out: str | Path) -> list[Path]:
     return written
 
 
-def tables_of(recipe: str, found: Sequence[Line]) -> Iterator[Table]:
+def tables_of(recipe: str, found: Sequence[Line]) -> Iterator[PaperTable]:
     """Methods × sizes first, last epoch and the paper's protocol; then each size in detail."""
     for kind, mine in by_kind(found):
         yield size_table(recipe, kind, mine, "last")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.methods import PRETRAINED, Method
-from noisyteacher.methods.base import EXTRAS
+from noisyteacher.methods import EXTRAS, PRETRAINED, Method
 from noisyteacher.models import ModelSpec
 from noisyteacher.train import Adam, TrainConfig, ValRole
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,15 +18,14 @@ from torch import Tensor
 
 from noisyteacher.bench.inputs import read_alike, train_data
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.machine import choose_device
 from noisyteacher.data import Dataset, Split, load_dataset, split, split_outside
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelSpec
+from noisyteacher.runs import Row, RunFolder
 from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train
-from noisyteacher.train.device import choose_device
 from noisyteacher.train.distributed import Processes, processes_from_environment
 
 
@@ -55,7 +54,7 @@ class BenchRun:
     """A recipe, its data, and where its files go."""
 
     recipe: Recipe
-    folder: Path
+    run_folder: RunFolder
     dataset: Dataset
     given: TeacherLabels | None
     device: torch.device
@@ -64,8 +63,8 @@ class BenchRun:
     deadline: float = math.inf
 
     @property
-    def results(self) -> Path:
-        return self.folder / "results.jsonl"
+    def folder(self) -> Path:
+        return self.run_folder.path
 
     @property
     def leads(self) -> bool:
@@ -106,7 +105,7 @@ class BenchRun:
     def rows(self) -> list[Row]:
         """The rows so far, the same in every process."""
         self.wait_for_all()
-        rows = read_rows(self.results)
+        rows = self.run_folder.rows()
         self.wait_for_all()
         return rows
 
@@ -163,14 +162,23 @@ class BenchRun:
 
 
 @contextmanager
-def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[BenchRun]:
-    """Read the data, join the processes that torchrun started, if any, and find the device."""
+def open_run(
+    recipe: Recipe, out: str | Path, options: RunOptions, *, lock: bool = False
+) -> Iterator[BenchRun]:
+    """Join the processes that torchrun started, if any, find the device, and read the data.
+
+    With ``lock`` no other call can work in the folder meanwhile.
+    """
     started = time.monotonic()
     deadline = math.inf if options.minutes is None else started + 60 * options.minutes
     place = choose_device(options.device)
     if place.type == "cuda":
         torch.cuda.set_device(place)
-    with processes_from_environment(place) as processes:
+    folder = RunFolder(Path(out))
+    with (
+        processes_from_environment(place) as processes,
+        _locked(folder, processes) if lock else nullcontext(),
+    ):
         dataset = load_dataset(
             recipe.dataset,
             data=options.data,
@@ -181,33 +189,34 @@ def open_run(recipe: Recipe, out: str | Path, options: RunOptions) -> Iterator[B
             dataset = _some_rows(dataset, recipe.at_most)
         recipe = recipe.for_classes(len(dataset.classes))
         given = _given_labels(options.labels, dataset)
-        yield BenchRun(recipe, Path(out), dataset, given, place, processes, options, deadline)
+        yield BenchRun(recipe, folder, dataset, given, place, processes, options, deadline)
+
+
+@contextmanager
+def _locked(folder: RunFolder, processes: Processes) -> Iterator[None]:
+    """The leading process holds the lock for all; where it cannot, none of them goes on."""
+    refused = None
+    with ExitStack() as stack:
+        if processes.leads:
+            try:
+                stack.enter_context(folder.lock())
+            except InputError as error:
+                refused = error
+        if processes.agree(refused is not None):
+            raise refused or InputError(f"{folder.path} is in use by another run.")
+        yield
 
 
 def claim_folder(run: BenchRun) -> None:
     """Write what the folder holds, or refuse one that holds a run with other settings."""
-    path = run.folder / "recipe.json"
     lasting = run.recipe.lasting()
     if run.options.labels is not None:
         lasting["teacher"] = f"the label store {Path(run.options.labels).name}, {_hash(run.given)}"
-    if path.exists():
-        stored = orjson.loads(path.read_bytes()).get("lasting", {})
-        # A second generation may come in a later call, or not; its first students may not change.
-        for told, other in ((stored, lasting), (lasting, stored)):
-            if "first" in other:
-                told.setdefault("first", other["first"])
-        changed = [name for name in lasting if stored.get(name) != lasting[name]]
-        if changed:
-            raise InputError(
-                f"{run.folder} holds a run with another {changed[0]}; choose another folder with "
-                "--out."
-            )
+    # Rows tell what may differ from call to call; the rest was made once, for all of them. A second
+    # generation may come in a later call, or not; its first students may not change.
+    last_call = {name: repr(value) for name, value in vars(run.recipe).items()}
+    run.run_folder.claim(lasting, last_call=last_call, optional=("first",), write=run.leads)
     run.wait_for_all()
-    if run.leads:
-        last_call = {name: repr(value) for name, value in vars(run.recipe).items()}
-        # Rows tell what may differ from call to call; the rest was made once, for all of them.
-        content = {**last_call, "lasting": lasting}
-        write_atomic(path, orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
 
 def _hash(labels: TeacherLabels | None) -> str:

@@ -14,7 +14,6 @@ from noisyteacher.bench.figures import draw_alpha_curve
 from noisyteacher.bench.generations import second_labels
 from noisyteacher.bench.logistic import write_logistic_rows
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.results import Row, append_row
 from noisyteacher.bench.run import BenchRun, RunOptions, claim_folder, open_run
 from noisyteacher.bench.students import (
     PlannedStudent,
@@ -25,6 +24,7 @@ from noisyteacher.bench.students import (
 from noisyteacher.bench.teacher import Start, make_start
 from noisyteacher.data import Split
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.runs import Row
 from noisyteacher.train import Job
 
 
@@ -47,7 +47,7 @@ def run_recipe(
     stands in for the recipe's teacher. ``cohort`` is how many students share a GPU at a time.
     """
     options = RunOptions(data, cache, labels, device, minutes, cohort, tuple(trackers), quiet)
-    with open_run(recipe, out, options) as run:
+    with open_run(recipe, out, options, lock=True) as run:
         claim_folder(run)
         for labeled in recipe.labeled:
             if not _run_size(run, labeled):
@@ -107,7 +107,7 @@ def _train_students(
         done = run.train(jobs, group[0].arm.training(recipe))
         for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
-                append_row(run.results, student.row(recipe, labeled, facts, trained))
+                run.run_folder.append(student.row(recipe, labeled, facts, trained))
         # The engine stops before an epoch that would end too late: what is left helps nobody.
         if not all(trained.finished or trained.history.failed for trained in done):
             return False

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from noisyteacher.bench.recipe import Arm, Recipe
-from noisyteacher.bench.results import Row
 from noisyteacher.core.files import slug
 from noisyteacher.core.machine import hardware
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS, Method
+from noisyteacher.runs import Row
 from noisyteacher.train import Job, Problem, Trained
 from noisyteacher.train.checkpoint import checkpoint_path, read_history
 

@@ -19,7 +19,7 @@ from noisyteacher.cli import (
     label,
     report,
 )
-from noisyteacher.cli.console import warnings_as_lines
+from noisyteacher.cli.common import warnings_as_lines
 from noisyteacher.core.errors import InputError
 
 app = typer.Typer(

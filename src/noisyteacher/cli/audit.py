@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.options import IdColumn, LabelColumn, TextColumn
+from noisyteacher.cli.common import IdColumn, LabelColumn, TextColumn, warnings_as_lines
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ def audit(
 
     from noisyteacher.auditing import audit as run_audit
     from noisyteacher.auditing import read_gold
-    from noisyteacher.cli.console import warnings_as_lines
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.pipeline import FileOptions
 
@@ -96,7 +95,7 @@ def audit(
     options = FileOptions(id_column, text_column, label_column)
     status = Console(stderr=True).status(f"Auditing {len(labels)} labels")
     with warnings_as_lines(), status:
-        val = read(gold)
+        val = _with_teacher_labels(read(gold), labels)
         known = None if trained_on is None else read(trained_on, needs_labels=False)
         result = run_audit(
             labels,
@@ -110,6 +109,13 @@ def audit(
             seed=seed,
         )
     typer.echo(orjson.dumps(result.to_dict()).decode() if json else result.summary())
+
+
+def _with_teacher_labels(gold: Gold, labels: TeacherLabels) -> Gold:
+    from noisyteacher.auditing.teacher_audit import labeled_rows
+
+    labeled = labeled_rows(gold.ids, labels)
+    return gold._replace(ids=gold.ids[labeled], y=None if gold.y is None else gold.y[labeled])
 
 
 def _class_names(labels: TeacherLabels, gold: Gold) -> list[str]:
@@ -144,18 +150,20 @@ def _load(place: str, options: FileOptions) -> Dataset:
     from noisyteacher.pipeline import read_examples
 
     if Path(place).is_file():
-        return read_examples(place, options, labelled=False)
-    id_column = options.id_column or "auto"
-    try:
-        return load_dataset(place, label=options.label_column or "auto", id_column=id_column)
-    except InputError:
-        # Inputs may well come without labels; anything else that is wrong is wrong here too.
-        return load_dataset(place, label=None, id_column=id_column)
+        return read_examples(place, options, labeled=False)
+    # Inputs may well come without labels.
+    return load_dataset(
+        place,
+        id_column=options.id_column,
+        text_column=options.text_column,
+        label_column=options.label_column,
+        labeled=False,
+    )
 
 
 def _rows(dataset: Dataset, ids: np.ndarray) -> Any:
     from noisyteacher.data.dataset import positions_of
-    from noisyteacher.labels.text_ids import ids_like
+    from noisyteacher.io.ids import ids_like
 
     where = f"the inputs {dataset.name}"
     rows = positions_of(ids_like(dataset.ids, ids, where), ids, where)

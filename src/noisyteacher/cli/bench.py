@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.options import Device
+from noisyteacher.cli.common import Device, results_table, this_command, wide_console
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -241,9 +241,6 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.students import missing_students, stopped_students
-    from noisyteacher.cli.command import this_command
-    from noisyteacher.cli.console import wide_console
-    from noisyteacher.cli.tables import results_table
     from noisyteacher.report import collect_run, tell_story, write_run_page
 
     rows = run_recipe(recipe, folder, **options)
@@ -277,7 +274,6 @@ def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool
 
     from noisyteacher.bench.plan import make_plan
     from noisyteacher.bench.run import RunOptions
-    from noisyteacher.cli.console import wide_console
 
     made = make_plan(recipe, folder, RunOptions(**options))
     if not _speaks():

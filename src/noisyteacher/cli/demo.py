@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from noisyteacher.cli.common import results_table, this_command, verdict, wide_console
+
 EPILOG = "**Example:** `noisyteacher demo --trials 5 --out runs/demo`"
 
 
@@ -28,9 +30,6 @@ def demo(
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.recipes.digits import digits
-    from noisyteacher.cli.command import this_command
-    from noisyteacher.cli.console import wide_console
-    from noisyteacher.cli.tables import results_table, verdict
     from noisyteacher.report import collect_run, tell_story, write_run_page
 
     torch.set_num_threads(1)  # these students are too small to share among cores

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.console import warnings_as_lines
-from noisyteacher.cli.options import Device, IdColumn, ImageSize, LabelColumn, TextColumn
+from noisyteacher.cli.common import (
+    Device,
+    IdColumn,
+    ImageSize,
+    LabelColumn,
+    TextColumn,
+    text_table,
+    this_command,
+    warnings_as_lines,
+    wide_console,
+)
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from noisyteacher.pipeline import Distilled
     from noisyteacher.pipeline.task import Task
 
@@ -150,8 +161,6 @@ def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
         outcome = {"student": str(out / "student"), "report": str(page), "notes": notes}
         typer.echo(orjson.dumps(outcome | done.student.about).decode())
         return
-    from noisyteacher.cli.console import wide_console
-
     console = wide_console()
     console.print(_table(done))
     console.print(done.verdict(), soft_wrap=True, highlight=False, markup=False)
@@ -178,7 +187,6 @@ def _out_of_time(done: Distilled, json: bool) -> int:
 
 def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
     from noisyteacher.bench.figures import draw_alpha_curve
-    from noisyteacher.cli.command import this_command
     from noisyteacher.report import collect_distilled, tell_story, write_run_page
 
     task = done.task
@@ -208,17 +216,12 @@ def _lines(done: Distilled) -> list[tuple[str, ...]]:
     return lines
 
 
-def _table(done: Distilled) -> Any:
-    from rich.table import Table
-
+def _table(done: Distilled) -> Table:
     header, *lines = _lines(done)
     right = done.task.teacher_accuracy
-    table = Table(title=f"Accuracy after the last epoch; the teacher: {right:.2f} % of V")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i > 0)
-    for line in lines:
-        table.add_row(*line)
-    return table
+    return text_table(
+        f"Accuracy after the last epoch; the teacher: {right:.2f} % of V", header, lines
+    )
 
 
 def _sizes_in_words(task: Task) -> str:

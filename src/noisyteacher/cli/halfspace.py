@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.common import wide_console
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -68,10 +70,8 @@ def halfspace(
 def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
     import orjson
 
-    from noisyteacher.cli.console import wide_console
-    from noisyteacher.halfspace.figures import draw_all
     from noisyteacher.halfspace.study import load_rows, missing_cells, run_study
-    from noisyteacher.halfspace.summary import summarise
+    from noisyteacher.halfspace.study_report import draw_all, summarise
 
     started = time.monotonic()
     _follow(run_study(study, out, device=device, until=started + 60 * minutes), quiet=json)
@@ -95,22 +95,11 @@ def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> No
 
 def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
     """Show each finished cell: a bar on a terminal, a line elsewhere, nothing for machines."""
-    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+    from noisyteacher.core.progress import ProgressDisplay
 
-    from noisyteacher.cli.console import wide_console
-
-    console = wide_console()
-    if quiet or not console.is_terminal:
+    with ProgressDisplay(quiet=quiet, every_line=True) as display:
         for done, total, what in progress:
-            if not quiet:
-                typer.echo(f"[{done}/{total}] {what}")
-        return
-    with Progress(
-        *Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    ) as bar:
-        task = bar.add_task("cells", total=None)
-        for done, total, what in progress:
-            bar.update(task, completed=done, total=total, description=what)
+            display.update("Cells", done, total, numbers=what, line=f"[{done}/{total}] {what}")
 
 
 def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:

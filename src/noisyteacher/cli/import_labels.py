@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,18 +21,6 @@ EPILOG = """
 
 **Example:** `noisyteacher import predictions.csv --label-column prediction --out labels`
 """
-
-_KINDS = {
-    ".npy": "array",
-    ".npz": "array",
-    ".csv": "table",
-    ".tsv": "table",
-    ".parquet": "table",
-    ".jsonl": "answers",
-    ".ndjson": "answers",
-    ".json": "answers",
-}
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 def import_labels(
@@ -146,24 +132,16 @@ def import_labels(
 
 
 def _kind(sources: list[Path], one_label: bool) -> str:
-    kinds = {source: _kind_of(source, one_label) for source in sources}
+    from noisyteacher.labels.importers.probabilities import OUTPUTS, kind_of_outputs
+
+    kinds = {source: kind_of_outputs(source, labeled=one_label) for source in sources}
     unknown = [str(source) for source, kind in kinds.items() if kind is None]
     if unknown:
-        raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(_KINDS)}.")
+        raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(OUTPUTS)}.")
     found = {kind for kind in kinds.values() if kind is not None}
     if len(found) > 1 or (found == {"array"} and len(sources) > 1):
         raise InputError("several files must all be .jsonl, or all tables.")
     return found.pop()
-
-
-def _kind_of(source: Path, one_label: bool) -> str | None:
-    from noisyteacher.labels.importers.one_label import is_labelled
-    from noisyteacher.labels.importers.user_tables import kind_of
-
-    ending = kind_of(source)
-    if ending in (".jsonl", ".ndjson") and (one_label or is_labelled(source)):
-        return "table"
-    return _KINDS.get(ending)
 
 
 def _check_options(kind: str, skip_bad: bool, list_column: str | None, one_label: bool) -> None:
@@ -184,12 +162,21 @@ def _import_answers(
     settings: ImportSettings,
     quiet: bool,
 ) -> LlmImport:
+    from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import import_llm, rejected_path
 
     if names is None:
         raise InputError("answers of an LLM need --classes, to know which answers to look for.")
     total = sum(source.stat().st_size for source in sources)
-    with _progress(total, quiet) as on_block:
+    began, done, count = time.monotonic(), 0, 0
+    with ProgressDisplay(quiet=quiet, in_bytes=True) as display:
+
+        def on_block(size: int, lines: int) -> None:
+            nonlocal done, count
+            done, count = done + size, count + lines
+            rate = f"{count / (time.monotonic() - began):.0f} a second"
+            display.update("Reading", done, total, line=f"{count} lines, {rate}")
+
         return import_llm(
             sources,
             names,
@@ -199,40 +186,6 @@ def _import_answers(
             settings=settings,
             on_block=on_block,
         )
-
-
-@contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal, now and then a line elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet:
-        yield None
-    elif console.is_terminal:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-        with Progress(BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console) as bar:
-            task = bar.add_task("Reading", total=total)
-            yield lambda size, lines: bar.advance(task, size)
-    else:
-        yield _lines_of_progress(total)
-
-
-def _lines_of_progress(total: int) -> Callable[[int, int], None]:
-    start = last = time.monotonic()
-    done = count = 0
-
-    def on_block(size: int, lines: int) -> None:
-        nonlocal last, done, count
-        done, count = done + size, count + lines
-        now = time.monotonic()
-        if now - last > _SECONDS_BETWEEN_LINES:
-            last = now
-            rate, left = count / (now - start), (now - start) / done * (total - done)
-            typer.echo(f"{count} lines, {rate:.0f} a second, about {left:.0f} s left", err=True)
-
-    return on_block
 
 
 def _summary(out: Path, labels: TeacherLabels, answers: LlmImport | None) -> dict[str, Any]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.options import Device, IdColumn, ImageSize, TextColumn
+from noisyteacher.cli.common import Device, IdColumn, ImageSize, TextColumn
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
@@ -25,8 +23,6 @@ where `my_teacher.py` in the current folder has `def logits(ids, inputs)` that r
 probabilities: an array (rows, classes); `numpy.log` of probabilities will do. This runs your own
 code.
 """
-
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 def label(
@@ -94,11 +90,12 @@ def label(
     """
     import orjson
 
+    from noisyteacher.core.machine import choose_device
+    from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import parse_classes
+    from noisyteacher.pipeline import FileOptions, read_examples
     from noisyteacher.pipeline.bulk import label_files
-    from noisyteacher.pipeline.files import FileOptions, read_examples
     from noisyteacher.pipeline.teachers import open_teacher
-    from noisyteacher.train.device import choose_device
 
     teacher = open_teacher(
         model,
@@ -110,9 +107,20 @@ def label(
         max_length=max_length,
     )
     options = FileOptions(id_column, text_column, label_column, image_size)
-    parts = [read_examples(source, options, labelled=False) for source in sources]
+    parts = [read_examples(source, options, labeled=False) for source in sources]
     began = time.monotonic()
-    with _progress(json) as on_progress:
+    with ProgressDisplay(quiet=json) as display:
+
+        def on_progress(now: Progress) -> None:
+            display.update(
+                "Labeling",
+                now.done,
+                now.total,
+                numbers=f"{now.rate:.0f}/s",
+                line=f"{now.done} of {now.total} labeled, {now.rate:.0f} a second",
+                seconds_left=now.seconds_left,
+            )
+
         labels = label_files(
             teacher,
             parts,
@@ -159,45 +167,3 @@ def _write_csv(labels: TeacherLabels, path: Path) -> None:
     content = io.BytesIO()
     pa_csv.write_csv(pa.table(said), content)
     write_atomic(path, content.getvalue())
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A bar on a terminal, now and then a line elsewhere: rate and time left."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet:
-        yield lambda progress: None
-    elif console.is_terminal:
-        from rich import progress as rich_progress
-
-        columns = (
-            rich_progress.TextColumn("Labelling"),
-            rich_progress.BarColumn(),
-            rich_progress.MofNCompleteColumn(),
-            rich_progress.TextColumn("{task.fields[rate]:.0f}/s"),
-            rich_progress.TimeRemainingColumn(),
-        )
-        with rich_progress.Progress(*columns, console=console) as bar:
-            task = bar.add_task("", total=None, rate=0.0)
-            yield lambda p: bar.update(task, completed=p.done, total=p.total, rate=p.rate)
-    else:
-        yield _lines_of_progress()
-
-
-def _lines_of_progress() -> Callable[[Progress], None]:
-    last = time.monotonic()
-
-    def show(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last > _SECONDS_BETWEEN_LINES or progress.done == progress.total:
-            last = now
-            typer.echo(
-                f"{progress.done} of {progress.total} labelled, {progress.rate:.0f} a second, "
-                f"about {progress.seconds_left:.0f} s left",
-                err=True,
-            )
-
-    return show

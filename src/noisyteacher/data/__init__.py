@@ -1,12 +1,16 @@
 """Datasets, the split into A, V, S and U, and views of whole batches on the device."""
 
 from noisyteacher.data.dataset import Dataset
-from noisyteacher.data.image_views import ImageViews, ResizedCropViews, crop_resize_view
-from noisyteacher.data.load import load_dataset
+from noisyteacher.data.image_views import (
+    ImageViews,
+    ResizedCropViews,
+    StrongImage,
+    crop_resize_view,
+)
+from noisyteacher.data.input_format import InputFormat, fit_format
+from noisyteacher.data.load import load_dataset, read_examples
 from noisyteacher.data.splits import Split, split, split_by_ids, split_outside
-from noisyteacher.data.strong_images import StrongImage
-from noisyteacher.data.table_views import TableViews
-from noisyteacher.data.tensors import DatasetTensors, image_tensor, to_tensors
+from noisyteacher.data.tensors import DatasetTensors, Inputs, image_tensor, to_tensors
 from noisyteacher.data.text import (
     Featurizer,
     HashedNgrams,
@@ -15,8 +19,7 @@ from noisyteacher.data.text import (
     load_featurizer,
     save_featurizer,
 )
-from noisyteacher.data.text_views import BagViews, EncoderViews
-from noisyteacher.data.views import Views
+from noisyteacher.data.views import BagViews, EncoderViews, TableViews, Views
 
 __all__ = [
     "BagViews",
@@ -26,6 +29,8 @@ __all__ = [
     "Featurizer",
     "HashedNgrams",
     "ImageViews",
+    "InputFormat",
+    "Inputs",
     "ResizedCropViews",
     "Split",
     "StrongImage",
@@ -34,9 +39,11 @@ __all__ = [
     "Tokens",
     "Views",
     "crop_resize_view",
+    "fit_format",
     "image_tensor",
     "load_dataset",
     "load_featurizer",
+    "read_examples",
     "save_featurizer",
     "split",
     "split_by_ids",

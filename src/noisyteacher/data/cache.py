@@ -11,28 +11,36 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.progress import track
 from noisyteacher.data.dataset import Dataset
-from noisyteacher.data.decode import decoded
-from noisyteacher.data.progress import track
-from noisyteacher.data.source import Found, Part, ReadOptions, Source
+from noisyteacher.data.layouts import Found, ReadOptions
 from noisyteacher.data.statistics import ChannelHistogram
+from noisyteacher.io.images import EncodedImages, decoded
 
 if sys.platform != "win32":
     import fcntl
 
 _FORMAT = 3  # raise it when decoding changes, so that old caches are not used
 _HEADER = "images.json"
+
+
+class ReadPart(NamedTuple):
+    """One part as it was read, images still encoded."""
+
+    ids: np.ndarray  # (n,)
+    inputs: np.ndarray | list[str] | EncodedImages
+    y: np.ndarray  # (n,) int64, -1 where unknown
 
 
 def cache_folder(cache: str | Path | None) -> Path:
@@ -86,19 +94,24 @@ def open_cache(folder: Path) -> Dataset | None:
         ) from error
 
 
-def write_cache(folder: Path, name: str, source: Source, side: int | None) -> None:
+def write_cache(
+    folder: Path,
+    name: str,
+    classes: Sequence[str],
+    train: ReadPart,
+    test: ReadPart,
+    side: int | None,
+) -> None:
     """Decode both parts into ``folder``; it appears whole or not at all."""
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
     temporary.mkdir(parents=True)
-    side = side or source.image_size
-    wanted = (side, side) if side else None
     try:
         histogram = ChannelHistogram()
-        size = _write_part(temporary, "train", source.train, wanted, histogram)
-        _write_part(temporary, "test", source.test, size, None)
+        size = _write_part(temporary, "train", train, (side, side) if side else None, histogram)
+        _write_part(temporary, "test", test, size, None)
         mean, std = histogram.mean_and_std()
-        header = {"name": name, "classes": source.classes, "mean": mean, "std": std}
+        header = {"name": name, "classes": classes, "mean": mean, "std": std}
         write_atomic(temporary / _HEADER, orjson.dumps(header, option=orjson.OPT_INDENT_2))
         temporary.replace(folder)
     except BaseException:
@@ -109,7 +122,7 @@ def write_cache(folder: Path, name: str, source: Source, side: int | None) -> No
 def _write_part(
     folder: Path,
     stem: str,
-    part: Part,
+    part: ReadPart,
     size: tuple[int, int] | None,
     histogram: ChannelHistogram | None,
 ) -> tuple[int, int]:

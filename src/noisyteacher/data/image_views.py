@@ -12,13 +12,74 @@ from torch import Generator, Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import Dataset
-from noisyteacher.data.strong_images import StrongImage
 from noisyteacher.data.views import DeviceConstants, require_share, uniform
 
 
 @dataclass(frozen=True)
-class _NormalisedViews(ABC):
-    """Normalisation with the training part's mean and standard deviation (channels in 0..1)."""
+class StrongImage:
+    """Ranges of the change, drawn per image and evenly.
+
+    ``rotation`` in radians, ``shift`` as a share of half a side, ``brightness`` in normalized
+    units, ``square`` as a share of the width (half of it: 16×16 on 32×32).
+    """
+
+    rotation: float = 0.5
+    scale: tuple[float, float] = (0.8, 1.2)
+    shear: float = 0.3
+    shift: float = 0.25
+    saturation: tuple[float, float] = (0.3, 1.7)
+    contrast: tuple[float, float] = (0.5, 1.6)
+    brightness: float = 0.6
+    square: float = 0.5
+    _constants: DeviceConstants = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("rotation", "shear", "shift", "brightness"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} must be at least 0, not {getattr(self, name)!r}.")
+        for name in ("scale", "saturation", "contrast"):
+            first, last = getattr(self, name)
+            if not 0 <= first <= last:
+                raise InputError(f"{name} must be a range of numbers from 0 up, not {first, last}.")
+        if not 0 <= self.square <= 1:
+            raise InputError(f"square must be a share of the width, not {self.square!r}.")
+        ranges = (
+            (-self.rotation, self.rotation),
+            self.scale,
+            (-self.shear, self.shear),
+            (-self.shift, self.shift),
+            (-self.shift, self.shift),
+            self.saturation,
+            self.contrast,
+            (-self.brightness, self.brightness),
+            (0.0, 1.0),
+            (0.0, 1.0),
+        )
+        low = tuple(float(first) for first, _ in ranges)
+        width = tuple(float(last - first) for first, last in ranges)
+        object.__setattr__(self, "_constants", DeviceConstants((low, width)))
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        """(b, 3, H, W) normalized float32 -> the same shape."""
+        low, width = self._constants.on(x.device)
+        # All draws at once: ten small ones would take longer than the pixels.
+        drawn = torch.rand(len(low), len(x), generator=generator, device=x.device)
+        drawn = torch.addcmul(low[:, None], drawn, width[:, None])
+        angle, scale, shear, right, down, saturation, contrast, brightness, top, left = drawn
+        x = _transformed(x, angle, scale, shear, right, down)
+        return self._blanked(_recolored(x, saturation, contrast, brightness), top, left)
+
+    def _blanked(self, x: Tensor, top: Tensor, left: Tensor) -> Tensor:
+        """Set one square, wholly inside the image, to 0 (the mean color)."""
+        height, width = x.shape[2:]
+        side = min(round(self.square * width), height, width)
+        rows, columns = _stretch(height, side, top), _stretch(width, side, left)
+        return x.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0.0)
+
+
+@dataclass(frozen=True)
+class _NormalizedViews(ABC):
+    """Normalization with the training part's mean and standard deviation (channels in 0..1)."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -40,7 +101,7 @@ class _NormalisedViews(ABC):
     def has_strong(self) -> bool:
         return self.strong_view is not None
 
-    def _normalise(self, pixels: Tensor) -> Tensor:
+    def _normalize(self, pixels: Tensor) -> Tensor:
         """(b, H, W, 3) values in 0..255 -> (b, 3, H, W) float32, channels last in memory."""
         scale, bias = self._constants.on(pixels.device)
         return torch.addcmul(bias, pixels, scale).permute(0, 3, 1, 2)
@@ -57,7 +118,7 @@ class _NormalisedViews(ABC):
         """Height and width of what the model sees."""
 
     def weak(self, x: Tensor, generator: Generator) -> Tensor:
-        """(b, 3, H, W) uint8 -> the augmented, normalised batch."""
+        """(b, 3, H, W) uint8 -> the augmented, normalized batch."""
         return self._as_input(self._weak(x, generator))
 
     def strong(self, x: Tensor, generator: Generator) -> Tensor:
@@ -69,11 +130,11 @@ class _NormalisedViews(ABC):
     def crop(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> one random crop-and-resize view, for view statistics."""
         view = crop_resize_view(x, generator, size=self._shown_size(x))
-        return self._as_input(self._normalise(_pixels(view)))
+        return self._as_input(self._normalize(_pixels(view)))
 
 
 @dataclass(frozen=True)
-class ImageViews(_NormalisedViews):
+class ImageViews(_NormalizedViews):
     """Small images: horizontal flip, and shifts by whole pixels up to ``shift`` of each side.
 
     The border is repeated where a shift uncovers it. Whole pixels make the weak view one gather,
@@ -89,24 +150,24 @@ class ImageViews(_NormalisedViews):
 
     @classmethod
     def of(cls, dataset: Dataset, dtype: torch.dtype = torch.float32) -> ImageViews:
-        """With the dataset's own normalisation."""
+        """With the dataset's own normalization."""
         return cls(dataset.mean, dataset.std, dtype=dtype)
 
     def plain(self, x: Tensor) -> Tensor:
-        """(b, 3, H, W) uint8 -> the normalised batch."""
-        return self._as_input(self._normalise(_pixels(x)))
+        """(b, 3, H, W) uint8 -> the normalized batch."""
+        return self._as_input(self._normalize(_pixels(x)))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         pixels = _pixels(x)
         _, height, width, _ = pixels.shape
         down, across = round(self.shift * height), round(self.shift * width)
         if not (self.flip or down or across):
-            return self._normalise(pixels)
+            return self._normalize(pixels)
         rows = _shifted(pixels, height, down, generator)
         columns = _shifted(pixels, width, across, generator)
         if self.flip:
             columns = torch.where(_mirrored(x, generator), width - 1 - columns, columns)
-        return self._normalise(_gather(pixels, rows, columns))
+        return self._normalize(_gather(pixels, rows, columns))
 
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
         height, width = x.shape[2:]
@@ -114,7 +175,7 @@ class ImageViews(_NormalisedViews):
 
 
 @dataclass(frozen=True)
-class ResizedCropViews(_NormalisedViews):
+class ResizedCropViews(_NormalizedViews):
     """Photographs: a crop of random area and shape, scaled to ``size``; and a horizontal flip.
 
     A crop wider or taller than the image is cut to it, where the usual recipe draws again: shapes
@@ -137,25 +198,25 @@ class ResizedCropViews(_NormalisedViews):
     def of(
         cls, dataset: Dataset, size: int = 224, dtype: torch.dtype = torch.float32
     ) -> ResizedCropViews:
-        """With the dataset's own normalisation."""
+        """With the dataset's own normalization."""
         return cls(dataset.mean, dataset.std, size=size, dtype=dtype)
 
     def plain(self, x: Tensor) -> Tensor:
-        """(b, 3, H, W) uint8 -> (b, 3, size, size), the normalised middle."""
+        """(b, 3, H, W) uint8 -> (b, 3, size, size), the normalized middle."""
         height, width = x.shape[2:]
         if min(height, width) < self.size:
             scaled = F.interpolate(
                 x.float(), (self.size, self.size), mode="bilinear", antialias=False
             )
-            return self._as_input(self._normalise(_pixels(scaled)))
+            return self._as_input(self._normalize(_pixels(scaled)))
         top, left = (height - self.size) // 2, (width - self.size) // 2
         middle = x[:, :, top : top + self.size, left : left + self.size]
-        return self._as_input(self._normalise(_pixels(middle)))
+        return self._as_input(self._normalize(_pixels(middle)))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         mirror = _mirrored(x, generator) if self.flip else None
         cropped = _random_crop(x, generator, self.area, self.ratio, (self.size, self.size), mirror)
-        return self._normalise(_pixels(cropped))
+        return self._normalize(_pixels(cropped))
 
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
         return self.size, self.size
@@ -231,8 +292,8 @@ def _random_crop(
         (1 - side) * torch.rand(count, 1, generator=generator, device=device)
         for side in (across, down)
     )
-    columns = left + across * _centres(size[1], device)
-    rows = top + down * _centres(size[0], device)
+    columns = left + across * _centers(size[1], device)
+    rows = top + down * _centers(size[0], device)
     if mirror is not None:
         columns = torch.where(mirror, columns.flip(1), columns)
     grid = torch.stack(
@@ -247,6 +308,49 @@ def _random_crop(
     )
 
 
-def _centres(length: int, device: torch.device) -> Tensor:
-    """(length,) centres of pixels, as shares of a side."""
+def _centers(length: int, device: torch.device) -> Tensor:
+    """(length,) centers of pixels, as shares of a side."""
     return (torch.arange(length, device=device) + 0.5) / length
+
+
+def _stretch(length: int, side: int, place: Tensor) -> Tensor:
+    """(b, length) bool: ``side`` pixels in a row, placed by a share (b,) of the free room."""
+    start = (place * (length - side + 1)).floor_().clamp_(max=length - side)[:, None]
+    index = torch.arange(length, device=place.device)
+    return (index >= start) & (index < start + side)
+
+
+def _transformed(
+    x: Tensor, angle: Tensor, scale: Tensor, shear: Tensor, right: Tensor, down: Tensor
+) -> Tensor:
+    """Rotate, scale, shear and shift, each (b,), with reflected borders."""
+    height, width = x.shape[2:]
+    across = _span(width, x.device)[None, None, :]
+    along = _span(height, x.device)[None, :, None]
+    cos, sin = scale * angle.cos(), scale * angle.sin()
+    # Written out rather than by affine_grid, whose matrix product would run in bfloat16 or TF32
+    # where these are allowed and misplace pixels. Rotating in pixels, not in shares of each side,
+    # keeps angles right where an image is not square.
+    aspect = height / width
+    matrix = torch.stack(
+        [cos, (shear * cos - sin) * aspect, right, sin / aspect, shear * sin + cos, down]
+    )
+    xx, xy, x0, yx, yy, y0 = matrix[:, :, None, None]
+    grid = torch.stack([xx * across + (xy * along + x0), yx * across + (yy * along + y0)], dim=-1)
+    return F.grid_sample(x, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def _recolored(x: Tensor, saturation: Tensor, contrast: Tensor, brightness: Tensor) -> Tensor:
+    """Saturation around each pixel's grey, contrast around each image's mean, brightness."""
+    saturation, contrast, brightness = (
+        change[:, None, None, None] for change in (saturation, contrast, brightness)
+    )
+    x = torch.lerp(x.mean(1, keepdim=True), x, saturation)
+    # Contrast and brightness in one pass: c·x + (1 − c)·mean + b.
+    offset = torch.addcmul(brightness, 1 - contrast, x.mean((1, 2, 3), keepdim=True))
+    return torch.addcmul(offset, x, contrast)
+
+
+def _span(length: int, device: torch.device) -> Tensor:
+    """(length,) centers of pixels, from -1 to 1 across a side."""
+    return (torch.arange(length, device=device) * 2 + 1) / length - 1

@@ -1,23 +1,56 @@
-"""Find a dataset on disk, recognise its layout and read it."""
+"""Find a data set on disk, recognize its layout and read it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
+from noisyteacher.data.cache import (
+    ReadPart,
+    cache_folder,
+    fingerprint,
+    locked,
+    open_cache,
+    write_cache,
+)
 from noisyteacher.data.dataset import Dataset
-from noisyteacher.data.readers import celeba, cifar, csv, digits, folders, imdb, npz, parquet
-from noisyteacher.data.source import EncodedImages, Found, ReadOptions, Source
+from noisyteacher.data.downloads import find_celeba, find_cifar, find_imdb, read_digits
+from noisyteacher.data.layouts import (
+    Found,
+    RawData,
+    RawPart,
+    ReadOptions,
+    find_class_folders,
+    find_images,
+    find_npz,
+    find_parquet,
+    find_text_tables,
+)
 from noisyteacher.data.statistics import feature_statistics
+from noisyteacher.io.classes import number_classes
+from noisyteacher.io.formats import stem_of
+from noisyteacher.io.ids import row_ids
+from noisyteacher.io.images import EncodedImages, no_inputs
+from noisyteacher.io.user_tables import FileOptions
 
 BUNDLED = "digits"
 
-# The first that recognises a place reads it: from the most particular layout to the least.
-_FINDERS = (cifar.find, celeba.find, imdb.find, parquet.find, npz.find, csv.find, folders.find)
+# The first that recognizes a place reads it: from the most particular layout to the least.
+_FINDERS = (
+    find_cifar,
+    find_celeba,
+    find_imdb,
+    find_parquet,
+    find_npz,
+    find_text_tables,
+    find_class_folders,
+)
 _LAYOUTS = (
     "Parquet shards, a CIFAR python archive, train/ and val/ with class folders, CelebA's lists, "
     "aclImdb, an .npz file, CSV files"
@@ -37,47 +70,81 @@ def load_dataset(
     data: str | Path | None = None,
     cache: str | Path | None = None,
     *,
-    label: str | None = "auto",
-    id_column: str | None = "auto",
+    label_column: str | None = None,
+    id_column: str | None = None,
+    text_column: str | None = None,
+    labeled: bool = True,
     attribute: str = "Male",
     image_size: int | None = None,
-    numbers_are_names: bool = False,
 ) -> Dataset:
     """Read a dataset: a name inside the data folder, a path, or the bundled ``"digits"``.
 
-    ``data`` is the data folder (else the variable ``NOISYTEACHER_DATA``), ``cache`` the folder for
-    decoded images (else ``NOISYTEACHER_CACHE``, else ``~/.cache/noisyteacher``). ``label`` and
-    ``id_column`` name columns of tables and Parquet files; "auto" finds ``label``, ``fine_label``,
-    ``target``, ``class`` or ``y``, and ``id``; None says there is none. Rows without ids get
-    "train/0", "train/1", ... ``attribute`` is CelebA's label. ``image_size`` is the side of stored
-    images; by default the size that a source's images share, else 256, or 32 where all are below 64
-    (64 for CelebA). ``numbers_are_names`` takes the labels 0, 1, ... of tables and archives for
-    class names, as text is, and -1 too, which is else unknown.
+    Whole numbers in tables and archives are class numbers, -1 where the class is unknown.
+
+    Args:
+        name_or_path: what to read.
+        data: the data folder; else the variable ``NOISYTEACHER_DATA``.
+        cache: the folder for decoded images; else ``NOISYTEACHER_CACHE``, else
+            ``~/.cache/noisyteacher``.
+        label_column, id_column, text_column: columns of tables. By default the label is ``label``,
+            ``fine_label``, ``target``, ``class`` or ``y``, the id ``id``, and the text ``text``.
+            Rows without ids get "train/0", "train/1", ...
+        labeled: whether labels are wanted; False reads tables that have none.
+        attribute: CelebA's label.
+        image_size: the side of stored images; by default the size that a source's images share,
+            else 256, or 32 where all are below 64 (64 for CelebA).
     """
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}.")
+    files = FileOptions(id_column, text_column, label_column, image_size)
+    options = ReadOptions(**asdict(files), labeled=labeled, attribute=attribute)
     if str(name_or_path) == BUNDLED:
-        return _dataset(BUNDLED, digits.read())
+        return _dataset(BUNDLED, read_digits(), options, BUNDLED)
     place = _locate(name_or_path, data)
-    options = ReadOptions(label, id_column, attribute, image_size, numbers_are_names)
-    found = _recognise(place, options)
-    name = place.resolve().name
-    if place.is_file():
-        name = name.removesuffix(".tar.gz").removesuffix(place.suffix)
-    folder = cache_folder(cache) / f"{name}-{fingerprint(found, place, options)[:16]}"
-    if (cached := open_cache(folder)) is not None:
-        return cached
-    source = found.read()
-    if len(source.train.ids) == 0:
-        raise InputError(f"{place} ({found.layout}) has no training rows.")
-    if source.kind != "image":
-        return _dataset(name, source)
-    with locked(folder):
-        if (cached := open_cache(folder)) is None:  # another process may have made it meanwhile
-            write_cache(folder, name, source, image_size)
-            cached = open_cache(folder)
-    assert cached is not None
-    return cached
+    name = place.resolve().name.removesuffix(".tar.gz")
+    name = stem_of(Path(name)) if place.is_file() else name
+    return _load(place, _recognize(place, options), name, options, cache)
+
+
+def read_examples(
+    path: str | Path,
+    options: FileOptions | None = None,
+    *,
+    labeled: bool = True,
+    features: Sequence[str] = (),
+) -> Dataset:
+    """One file or folder of a user as a dataset whose rows all stand in the training part.
+
+    Labels are class names, whole numbers too: the teacher says later what its classes are called.
+    Rows without ids are named after their file, "pool/0", "pool/1", ..., so that labeling a file
+    and distilling from it later agree.
+
+    ``labeled=False`` reads no labels: y is -1, whatever columns there are. A column that is
+    usually a label is left out then, unless a labeled file beside it has it in its ``features``.
+    """
+    place, files = Path(path).expanduser(), options or FileOptions()
+    if not place.exists():
+        raise InputError(f"There is no file or folder {place}.")
+    if place.is_dir() and files.text_column is not None:
+        raise InputError(
+            f"{place} is a folder; text_column= (--text-column) belongs to a file: name that."
+        )
+    name = stem_of(place)
+    reading = ReadOptions(
+        **asdict(files),
+        labeled=labeled,
+        features=tuple(features),
+        rows_named=name,
+        numbers_are_names=True,
+    )
+    found = find_images(place, reading) or _recognize(place, reading)
+    read = _load(place, found, name, reading)
+    if len(read.test_ids):
+        raise InputError(
+            f"{place} has a training part of {len(read)} rows and a test part of "
+            f"{len(read.test_ids)}: name the one that is meant, as a file or folder of its own."
+        )
+    return read
 
 
 def _locate(name_or_path: str | Path, data: str | Path | None) -> Path:
@@ -93,7 +160,7 @@ def _locate(name_or_path: str | Path, data: str | Path | None) -> Path:
     raise InputError(f"No dataset {str(name_or_path)!r}: looked for {looked}{hint}.")
 
 
-def _recognise(place: Path, options: ReadOptions) -> Found:
+def _recognize(place: Path, options: ReadOptions) -> Found:
     for find in _FINDERS:
         found = find(place, options)
         if found is not None:
@@ -106,22 +173,65 @@ def _recognise(place: Path, options: ReadOptions) -> Found:
     raise InputError(f"{place} is no dataset of a known layout ({_LAYOUTS}): {seen}.")
 
 
-def _dataset(name: str, source: Source) -> Dataset:
-    inputs, test_inputs = source.train.inputs, source.test.inputs
-    assert not isinstance(inputs, EncodedImages)
-    assert not isinstance(test_inputs, EncodedImages)
-    mean, std = feature_statistics(inputs) if isinstance(inputs, np.ndarray) else ((), ())
+def _load(
+    place: Path, found: Found, name: str, options: ReadOptions, cache: str | Path | None = None
+) -> Dataset:
+    folder = cache_folder(cache) / f"{name}-{fingerprint(found, place, options)[:16]}"
+    if (cached := open_cache(folder)) is not None:
+        return cached
+    raw = found.read()
+    if len(raw.train.inputs) == 0:
+        raise InputError(f"{place} ({found.layout}) has no training rows.")
+    if raw.kind != "image":
+        return _dataset(name, raw, options, place)
+    train, test, classes = _parts(raw, options, place)
+    with locked(folder):
+        if (cached := open_cache(folder)) is None:  # another process may have made it meanwhile
+            write_cache(folder, name, classes, train, test, options.image_size or raw.image_size)
+            cached = open_cache(folder)
+    assert cached is not None
+    return cached
+
+
+def _parts(
+    raw: RawData, options: ReadOptions, place: Path | str
+) -> tuple[ReadPart, ReadPart, tuple[str, ...]]:
+    """Both parts with ids and class numbers, and the names of the classes."""
+    train = raw.train
+    test = raw.test or RawPart(no_inputs(train.inputs))
+    y, classes = [np.full(len(part.inputs), -1) for part in (train, test)], raw.names
+    if options.labeled and train.labels is not None:
+        y, classes = number_classes(
+            [pa.nulls(len(p.inputs)) if p.labels is None else p.labels for p in (train, test)],
+            f"{place}: the label column",
+            raw.names,
+            numbers_are_names=options.numbers_are_names,
+        )
+    named = (options.rows_named or "train", options.rows_named or "test")
+    made = [
+        ReadPart(row_ids(prefix, len(p.inputs)) if p.ids is None else p.ids, p.inputs, numbers)
+        for p, prefix, numbers in zip((train, test), named, y, strict=True)
+    ]
+    return made[0], made[1], classes
+
+
+def _dataset(name: str, raw: RawData, options: ReadOptions, place: Path | str) -> Dataset:
+    train, test, classes = _parts(raw, options, place)
+    assert not isinstance(train.inputs, EncodedImages)
+    assert not isinstance(test.inputs, EncodedImages)
+    table = isinstance(train.inputs, np.ndarray)
+    mean, std = feature_statistics(np.asarray(train.inputs)) if table else ((), ())
     return Dataset(
         name=name,
-        kind=source.kind,
-        ids=source.train.ids,
-        inputs=inputs,
-        y=source.train.y,
-        test_ids=source.test.ids,
-        test_inputs=test_inputs,
-        test_y=source.test.y,
-        classes=source.classes,
+        kind=raw.kind,
+        ids=train.ids,
+        inputs=train.inputs,
+        y=train.y,
+        test_ids=test.ids,
+        test_inputs=test.inputs,
+        test_y=test.y,
+        classes=classes,
         mean=mean,
         std=std,
-        features=source.features,
+        features=raw.features,
     )

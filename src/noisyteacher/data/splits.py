@@ -73,7 +73,7 @@ def split(
         _require_whole(name, value)
     if size + val + selection > len(known):
         raise InputError(
-            f"A of {size}, V of {val} and S of {selection} need {size + val + selection} labelled "
+            f"A of {size}, V of {val} and S of {selection} need {size + val + selection} labeled "
             f"examples, and there are {len(known)}."
         )
     order = known[np.random.default_rng([_GOLD_STREAM, seed]).permutation(len(known))]
@@ -200,7 +200,7 @@ def _size(labeled: object, n: int) -> int:
     elif 0 < float(labeled) < 1:
         size = round(float(labeled) * n)
     else:
-        raise InputError(f"A share of labelled examples lies between 0 and 1, not {labeled!r}.")
+        raise InputError(f"A share of labeled examples lies between 0 and 1, not {labeled!r}.")
     if size < 1:
         raise InputError(f"A must hold at least one example; {labeled!r} of {n} is {size}.")
     return size

@@ -1,4 +1,4 @@
-"""Mean and standard deviation of the training part, which the views normalise with."""
+"""Mean and standard deviation of the training part, which the views normalize with."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A dataset as the tensors that training reads, and the views that suit it."""
+"""Raw inputs as tensors: rows gathered, joined and moved; and a whole dataset with its views."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,19 +13,60 @@ from torch import Tensor
 
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.image_views import ImageViews
-from noisyteacher.data.table_views import TableViews
 from noisyteacher.data.text import Featurizer, Tfidf
-from noisyteacher.data.views import Views
+from noisyteacher.data.views import TableViews, Views
 
-TensorInputs: TypeAlias = Tensor | tuple[Tensor, ...]
+# Uint8 images (n, 3, H, W), tables (n, d), or the two columns (n, m) of texts side by side.
+Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
+
+
+def rows_in(inputs: Inputs) -> int:
+    """How many rows raw inputs hold."""
+    return len(inputs[0]) if isinstance(inputs, tuple) else len(inputs)
+
+
+def gather_rows(inputs: Inputs, index: Tensor) -> Inputs:
+    """The rows of raw inputs, whether one tensor or several side by side."""
+    if isinstance(inputs, tuple):
+        return tuple(part.index_select(0, index) for part in inputs)
+    return inputs.index_select(0, index)
+
+
+def join_batches(parts: Sequence[Inputs]) -> Inputs:
+    """Concatenate batches of the same structure."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, tuple):
+        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+    return torch.cat([part for part in parts if isinstance(part, Tensor)])
+
+
+def to_device(parts: Sequence[Inputs], device: torch.device) -> Inputs:
+    """Raw inputs of the same structure, one after the other on the device."""
+    first = parts[0]
+    if isinstance(first, tuple):
+        return tuple(_to_device(column, device) for column in zip(*parts, strict=True))
+    return _to_device([part for part in parts if isinstance(part, Tensor)], device)
+
+
+def _to_device(parts: Sequence[Tensor], device: torch.device) -> Tensor:
+    if len(parts) == 1:
+        return parts[0].to(device)
+    # Straight to their place: images may fill the device, and half of the host.
+    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+    joined = torch.empty(shape, dtype=parts[0].dtype, device=device)
+    for part, place in zip(parts, joined.split([len(part) for part in parts]), strict=True):
+        place.copy_(part)
+    return joined
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetTensors:
-    """Raw inputs on a device: uint8 images (n, 3, H, W), tables (n, d), or pairs (n, m) of text."""
+    """Both parts of a dataset on a device, and the views that suit them."""
 
-    inputs: TensorInputs
-    test_inputs: TensorInputs
+    inputs: Inputs
+    test_inputs: Inputs
     views: Views
     featurizer: Featurizer | None = None
 
@@ -56,9 +98,9 @@ def to_tensors(
 def _text_tensors(dataset: Dataset, device: torch.device, featurizer: Featurizer) -> DatasetTensors:
     texts = list(dataset.inputs)
     first = featurizer.transform(texts) if featurizer.fitted else featurizer.fit_transform(texts)
-    inputs = _moved(first, device)
+    inputs = to_device([first], device)
     if len(dataset.test_inputs):
-        test_inputs = _moved(featurizer.transform(list(dataset.test_inputs)), device)
+        test_inputs = to_device([featurizer.transform(list(dataset.test_inputs))], device)
     else:
         test_inputs = (inputs[0][:0], inputs[1][:0])
     return DatasetTensors(inputs, test_inputs, featurizer.views(), featurizer)
@@ -70,8 +112,3 @@ def image_tensor(images: np.ndarray, device: torch.device | str = "cpu") -> Tens
         # Memory-mapped images are read-only, and nothing here writes into its inputs.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(images).to(device).permute(0, 3, 1, 2)
-
-
-def _moved(pair: tuple[Tensor, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
-    first, second = pair
-    return first.to(device), second.to(device)

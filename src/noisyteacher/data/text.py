@@ -20,7 +20,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.files import write_atomic
-from noisyteacher.data.text_views import BagViews, EncoderViews
+from noisyteacher.data.views import BagViews, EncoderViews
 
 
 class Featurizer(Protocol):

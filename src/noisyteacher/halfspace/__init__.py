@@ -1,24 +1,22 @@
 """Linear students with provable guarantees: the paper's halfspace results, running.
 
-Data (``shapes``, ``noise_models``, ``stream``), learners (``rules``, ``learner``, ``selection``),
-experiments (``simulation``, ``study``, ``figures``) and the theory itself (``gradient``,
-``theory``, ``consistency``).
+Data (``shapes``, ``stream``), learners (``rules``, ``learner``), experiments (``simulation``,
+``study``, ``study_report``) and the theory itself (``theory``).
 """
 
 from __future__ import annotations
 
-from noisyteacher.halfspace.checks import normalize_points
-from noisyteacher.halfspace.learner import HalfspaceLearner
-from noisyteacher.halfspace.noise_models import MassartNoise, NoisyTeacher, RandomNoise
-from noisyteacher.halfspace.rules import Backward, Logistic, Perceptron, Perspectron, Rule, Slam
-from noisyteacher.halfspace.selection import (
+from noisyteacher.halfspace.conditions import normalize_points
+from noisyteacher.halfspace.learner import (
     Chosen,
-    History,
+    HalfspaceLearner,
+    Iterates,
     choose_iterate,
     estimate_alpha,
     holdout_size,
     repeats_for,
 )
+from noisyteacher.halfspace.rules import Backward, Logistic, Perceptron, Perspectron, Rule, Slam
 from noisyteacher.halfspace.shapes import (
     Ball,
     Gaussian,
@@ -29,7 +27,13 @@ from noisyteacher.halfspace.shapes import (
     long_servedio,
 )
 from noisyteacher.halfspace.simulation import Simulation, Trace, simulate
-from noisyteacher.halfspace.stream import Examples, NoisyHalfspace
+from noisyteacher.halfspace.stream import (
+    Examples,
+    MassartNoise,
+    NoisyHalfspace,
+    NoisyTeacher,
+    RandomNoise,
+)
 from noisyteacher.halfspace.theory import slam_steps
 
 __all__ = [
@@ -39,7 +43,7 @@ __all__ = [
     "Examples",
     "Gaussian",
     "HalfspaceLearner",
-    "History",
+    "Iterates",
     "Logistic",
     "MassartNoise",
     "NearMargin",
@@ -64,3 +68,7 @@ __all__ = [
     "simulate",
     "slam_steps",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.halfspace.checks import check_count, check_margin
+from noisyteacher.halfspace.conditions import check_count, check_margin
 
 
 def step_function(margin: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.halfspace.checks import (
+from noisyteacher.halfspace.conditions import (
     as_float32,
     check_dim,
     check_margin,

@@ -1,4 +1,8 @@
-"""Examples of a noisy halfspace: one sample, or fresh ones for every step of many runs.
+"""Examples of a noisy halfspace: who labels the points, one sample, or a stream for many runs.
+
+The noise is random classification noise, Massart noise, or a teacher with α(x): ``accuracy`` is the
+true chance that a label is right, ``told`` is what the learner knows of it. Functions of x take
+points (..., d) and give (...).
 
 Blocks of the stream are drawn ahead by worker threads while the learners work. Block number b has
 a generator of its own, seeded by (seed, b), so the examples do not depend on the number of threads
@@ -9,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,17 +21,92 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.halfspace.checks import check_count
-from noisyteacher.halfspace.noise_models import Noise
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.reprs import ShortRepr
+from noisyteacher.halfspace.conditions import check_alpha, check_count, check_noise
 from noisyteacher.halfspace.shapes import Shape
 
 _BLOCK_FLOATS = 2**20  # a block of points, 4 MB: small enough for the cache, large enough to fill
 
+PointFunction = Callable[[Tensor], Tensor]
 Seed = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Block:
+class RandomNoise:
+    """Every label is turned round with the same chance ``eta`` (RCN)."""
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        check_noise(self.eta)
+
+    def accuracy(self, x: Tensor) -> float | Tensor:
+        """1 − η, whatever the point."""
+        return 1.0 - self.eta
+
+    def told(self, x: Tensor) -> float | Tensor:
+        """1 − η."""
+        return 1.0 - self.eta
+
+
+@dataclass(frozen=True)
+class MassartNoise:
+    """The label of x is turned round with chance η(x) ≤ ``bound``; only the bound is known."""
+
+    eta: PointFunction
+    bound: float
+
+    def __post_init__(self) -> None:
+        check_noise(self.bound)
+
+    def accuracy(self, x: Tensor) -> float | Tensor:
+        """1 − η(x), checked against the bound; x is (..., d)."""
+        rate = _values(self.eta, x, "eta")
+        if bool(((rate < 0.0) | (rate > self.bound)).any()):
+            raise InputError(
+                f"eta(x) gave values from {float(rate.min()):g} to {float(rate.max()):g}, outside "
+                f"[0, bound={self.bound:g}]."
+            )
+        return 1.0 - rate
+
+    def told(self, x: Tensor) -> float | Tensor:
+        """1 − bound."""
+        return 1.0 - self.bound
+
+
+@dataclass(frozen=True)
+class NoisyTeacher:
+    """The paper's teacher: right with chance α(x), which is known and is never ½."""
+
+    alpha: PointFunction
+
+    def accuracy(self, x: Tensor) -> float | Tensor:
+        """α(x); x is (..., d)."""
+        alpha = _values(self.alpha, x, "alpha")
+        check_alpha(alpha)
+        return alpha
+
+    def told(self, x: Tensor) -> float | Tensor:
+        """α(x)."""
+        return _values(self.alpha, x, "alpha")
+
+
+Noise = RandomNoise | MassartNoise | NoisyTeacher
+
+
+def _values(function: PointFunction, x: Tensor, name: str) -> Tensor:
+    values = torch.as_tensor(function(x), dtype=torch.float32, device=x.device)
+    if values.shape not in (x.shape[:-1], torch.Size()):
+        raise InputError(
+            f"{name}(x) must give one value a point, shape {tuple(x.shape[:-1])}, not "
+            f"{tuple(values.shape)}."
+        )
+    return values.expand(x.shape[:-1])
+
+
+@dataclass(frozen=True, repr=False)
+class Block(ShortRepr):
     """Some steps of all runs, laid out for the learners: the runs are the last axis."""
 
     x: Tensor  # (steps, dim, runs) float32
@@ -38,8 +117,8 @@ class Block:
         return len(self.x)
 
 
-@dataclass(frozen=True)
-class Examples:
+@dataclass(frozen=True, repr=False)
+class Examples(ShortRepr):
     """A plain sample."""
 
     x: np.ndarray  # (n, dim) float32

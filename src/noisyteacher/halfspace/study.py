@@ -10,7 +10,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ import orjson
 import torch
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import append_line, write_atomic
+from noisyteacher.core.files import append_line
 from noisyteacher.core.machine import commit, hardware, versions
-from noisyteacher.halfspace.checks import check_count, check_fraction, check_margin, check_noise
-from noisyteacher.halfspace.measure import steps_to_error
-from noisyteacher.halfspace.noise_models import RandomNoise
+from noisyteacher.halfspace.conditions import check_count, check_fraction, check_margin, check_noise
+from noisyteacher.halfspace.learner import holdout_size
 from noisyteacher.halfspace.rules import Backward, Logistic, Perceptron, Perspectron, Rule, Slam
-from noisyteacher.halfspace.selection import holdout_size
 from noisyteacher.halfspace.shapes import Ball, Gaussian, NearMargin, Shape, Sphere
-from noisyteacher.halfspace.simulation import simulate
-from noisyteacher.halfspace.stream import NoisyHalfspace
+from noisyteacher.halfspace.simulation import simulate, steps_to_error
+from noisyteacher.halfspace.stream import NoisyHalfspace, RandomNoise
+from noisyteacher.runs import RunFolder
+from noisyteacher.runs.rows import read_lines
 
 SHAPES = ("near-margin", "ball", "sphere", "gaussian")
 Row = dict[str, Any]
@@ -68,6 +68,9 @@ class Cell:
     def steps(self, constant: float) -> int:
         """The theorem's T with this constant: constant / (gap·γ·ε)²."""
         return math.ceil(constant / (self.gap * self.margin * self.epsilon) ** 2)
+
+
+_CELL_FIELDS = tuple(f.name for f in fields(Cell))
 
 
 def all_rules(margin: float) -> dict[str, Rule]:
@@ -234,35 +237,13 @@ _MEASUREMENTS: dict[str, Measurement] = {
 
 def load_rows(folder: Path) -> list[Row]:
     """The rows that are there; a last line that was cut off is ignored."""
-    path = folder / "results.jsonl"
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(orjson.loads(line))
-        except orjson.JSONDecodeError:
-            if number < len(lines):
-                raise InputError(f"Line {number} of {path} is not a results row.") from None
-    return rows
+    return read_lines(RunFolder(folder).results, _parse_row)
 
 
-def _drop_cut_line(folder: Path, rows: list[Row]) -> None:
-    """Without its cut-off end the file can be appended to again."""
-    path = folder / "results.jsonl"
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        write_atomic(path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
-
-
-def open_study(study: Study, folder: Path) -> None:
-    """Write recipe.json, or check that the folder belongs to this very study."""
-    path = folder / "recipe.json"
-    recipe = orjson.dumps(asdict(study), option=orjson.OPT_INDENT_2)
-    if not path.exists():
-        write_atomic(path, recipe + b"\n")
-    elif orjson.loads(path.read_bytes()) != orjson.loads(recipe):
-        raise InputError(
-            f"{folder} holds another study (see its recipe.json): choose another --out."
-        )
+def _parse_row(value: Any) -> Row:
+    if not isinstance(value, dict) or not {"kind", *_CELL_FIELDS} <= value.keys():
+        raise TypeError(f"it has no {', '.join(_CELL_FIELDS)}")
+    return value
 
 
 def run_study(
@@ -276,29 +257,28 @@ def run_study(
         raise InputError(f"The device must be cpu or cuda, not {device!r}.")
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("The device cuda was asked for, and this machine has none.")
-    open_study(study, folder)
-    _drop_cut_line(folder, load_rows(folder))
-    jobs = missing_cells(study, folder)
-    total = len(study.sample_cells()) + len(study.guarantee_cells())
-    for done, (kind, cell) in enumerate(jobs, total - len(jobs) + 1):
-        if time.monotonic() > until:
-            return
-        rows = _MEASUREMENTS[kind](cell, study, device)
-        # One write for the whole cell, so that a killed run leaves all of its rows or none.
-        append_line(folder / "results.jsonl", b"\n".join(orjson.dumps(row) for row in rows))
-        yield done, total, f"{kind}: {describe(cell)}"
+    run = RunFolder(folder)
+    with run.lock():
+        run.claim(asdict(study))
+        jobs = missing_cells(study, folder)
+        total = len(study.sample_cells()) + len(study.guarantee_cells())
+        for done, (kind, cell) in enumerate(jobs, total - len(jobs) + 1):
+            if time.monotonic() > until:
+                return
+            rows = _MEASUREMENTS[kind](cell, study, device)
+            # One write for the whole cell, so that a killed run leaves all of its rows or none.
+            append_line(run.results, b"\n".join(orjson.dumps(row) for row in rows))
+            yield done, total, f"{kind}: {describe(cell)}"
 
 
 def missing_cells(study: Study, folder: Path) -> list[tuple[str, Cell]]:
     """What is still to be run, as (kind, cell)."""
     jobs = [("samples", cell) for cell in study.sample_cells()]
     jobs += [("guarantee", cell) for cell in study.guarantee_cells()]
-    finished = {_key(row) for row in load_rows(folder)}
-    return [(kind, cell) for kind, cell in jobs if (kind, *asdict(cell).values()) not in finished]
-
-
-def _key(row: Row) -> tuple[Any, ...]:
-    return (row["kind"], row["shape"], row["margin"], row["epsilon"], row["noise"])
+    finished = [
+        (row["kind"], {name: row[name] for name in _CELL_FIELDS}) for row in load_rows(folder)
+    ]
+    return [(kind, cell) for kind, cell in jobs if (kind, asdict(cell)) not in finished]
 
 
 def describe(cell: Cell) -> str:

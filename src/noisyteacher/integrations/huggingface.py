@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.integrations.torch_data import TeacherColumns, take, teacher_loss
-from noisyteacher.labels.ids import IdsLike
+from noisyteacher.io.ids import IdsLike
 from noisyteacher.losses import BaseFunction, SLaMLoss
 
 IGNORED = -100  # the label that transformers leaves out of every loss

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.losses import SLaMLoss
 from noisyteacher.methods import Rows, SLaM
 from noisyteacher.noise import TeacherNoise
@@ -62,6 +62,9 @@ class TeacherColumns:
         made.pop("mask", None)  # the loss takes the shortlist from the probabilities
         self.values = {_NAMES.get(name, name): value for name, value in made.items()}
         self._lookup = IdLookup(ids)
+
+    def __repr__(self) -> str:
+        return f"TeacherColumns({len(self.values['k'])} examples: {', '.join(self.values)})"
 
     def rows(self, ids: IdsLike) -> Tensor:
         """(b,) int64: where in ``values`` the examples stand; unknown ids are an error."""

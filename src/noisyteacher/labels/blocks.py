@@ -1,8 +1,9 @@
-"""Probabilities and logits from outside, checked and normalised a block of rows at a time."""
+"""Probabilities and logits from outside, checked and normalized a block of rows at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.probabilities import check_probabilities
 from noisyteacher.labels.checks import (
     ArrayLike,
     as_array,
@@ -21,16 +23,14 @@ from noisyteacher.labels.checks import (
 from noisyteacher.labels.topk import LogAndProbs, TopK, compress_given, logs, row_blocks
 
 Numbers = npt.NDArray[Any] | Tensor
-# How far from 1 a row may sum: two or three decimals, or bfloat16's 8 bits, leave as much.
-TOLERANCE = 2e-2
 
 
 def blocks_of_probs(probs: Numbers, ids: npt.NDArray[Any]) -> Iterator[LogAndProbs]:
     """Check (n, L) probabilities and make their rows sum to 1."""
     for rows in row_blocks(*probs.shape):
         block = as_float(probs[rows])
-        total = block.sum(axis=1, dtype=np.float64)
-        _check_rows("probs", block, total, TOLERANCE, ids, rows.start)
+        named = partial(row_name, "probs", ids=ids)
+        total = check_probabilities(block, named, first_row=rows.start)
         block /= total.astype(block.dtype)[:, None]
         yield LogAndProbs(logs(block), block)
 
@@ -68,39 +68,11 @@ def compress_topk(
     given_index = _clean_index(index, ids, (len(ids), k), classes)
     tail_mass = clean_mass(tail, ids, "tail").astype(np.float64)
     probs = as_float(given_prob)
-    total = probs.sum(axis=1, dtype=np.float64) + tail_mass
-    _check_rows("prob and tail of", probs, total, TOLERANCE, ids, 0)
+    total = check_probabilities(probs, partial(row_name, "prob and tail of", ids=ids), tail_mass)
     probs /= total.astype(probs.dtype)[:, None]
     tail_mass /= total
     _check_tail(probs, tail_mass, ids, classes)
     return compress_given(given_index, probs, tail_mass, classes)
-
-
-def _check_rows(
-    name: str,
-    block: npt.NDArray[np.floating[Any]],
-    total: npt.NDArray[np.float64],
-    tolerance: float,
-    ids: npt.NDArray[Any],
-    first_row: int,
-) -> None:
-    """Refuse NaN, infinity, negative values and rows whose ``total`` is not 1."""
-    bad = ~(np.abs(total - 1) <= tolerance)
-    if block.size and block.min() < 0:
-        bad |= block.min(axis=1) < 0
-    if not bad.any():
-        return
-    row = int(bad.argmax())
-    lowest = block[row].min()
-    if not np.isfinite(block[row]).all():
-        problem = "holds NaN or infinity"
-    elif lowest < 0:
-        problem = f"holds a negative probability, {lowest:.6g}"
-    else:
-        problem = f"sums to {total[row]:.6g} instead of 1"
-        if abs(total[row] - 100) <= 100 * tolerance:
-            problem += "; percentages are to be divided by 100"
-    raise InputError(f"{row_name(name, first_row + row, ids)} {problem}.")
 
 
 def _clean_index(

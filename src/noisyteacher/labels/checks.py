@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels.topk import row_blocks
 
 ArrayLike = npt.ArrayLike | Tensor
@@ -59,35 +58,6 @@ def check_shape(array: npt.NDArray[Any] | Tensor, name: str, shape: tuple[int | 
 def row_name(name: str, row: int, ids: npt.NDArray[Any]) -> str:
     """How error messages call a row: ``"probs row 3 (id 'b')"``."""
     return f"{name} row {row} (id {ids[row].item()!r})"
-
-
-def clean_classes(classes: Sequence[str] | None, count: int | None = None) -> tuple[str, ...]:
-    """Unique class names; "0", "1", ... when none are given for ``count`` columns."""
-    if classes is None:
-        classes = [str(number) for number in range(count or 0)]
-    if isinstance(classes, str):
-        raise InputError(f"classes must be a sequence of strings, got {classes!r}.")
-    odd = [name for name in classes if not isinstance(name, str)]
-    if odd:
-        raise InputError(f"classes must be strings, got {first_few(odd)}.")
-    names = tuple(map(str, classes))
-    if len(names) < 2:
-        raise InputError(f"at least 2 classes are needed, got {len(names)}.")
-    if count is not None and len(names) != count:
-        raise InputError(f"{len(names)} classes were named for {count} columns.")
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise InputError(f"classes must be unique; repeated: {first_few(repeated)}.")
-    check_text("classes", *names)
-    return names
-
-
-def check_text(what: str, *texts: str | None) -> None:
-    """Refuse text that no file could hold as UTF-8."""
-    try:
-        "".join(text for text in texts if text is not None).encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{what} must be valid Unicode text.") from None
 
 
 def clean_k(k: int | None, classes: int) -> int:

@@ -1,4 +1,4 @@
-"""``manifest.json``: what a label store holds, and the hashes that prove it still does."""
+"""What a label store holds: its columns, and ``manifest.json`` with the hashes that prove them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.labels.record import Record
 
 FILE_NAME = "manifest.json"
 _FORMAT = "noisyteacher labels"
@@ -22,8 +21,28 @@ _VERSION = 1
 _PART_NAME = re.compile(r"part-[0-9a-f]{8}-[0-9]{5}\.parquet")
 
 
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Teacher labels exactly as they stand on disk: clean columns of n rows.
+
+    ``exp(topk_logprob)`` and ``stored_tail`` of a row sum to 1 up to the float16 rounding; readers
+    divide both by their sum.
+    """
+
+    ids: npt.NDArray[Any]  # (n,) int64 or str
+    classes: tuple[str, ...]
+    topk_index: npt.NDArray[Any]  # (n, k) unsigned
+    topk_logprob: npt.NDArray[np.float16]  # (n, k) descending; a tie has the lower class first
+    stored_tail: npt.NDArray[np.float32]  # (n,)
+    missing: npt.NDArray[np.float32]  # (n,)
+    extras: dict[str, npt.NDArray[Any]]  # each (n, ...)
+    teacher: str | None = None
+    revision: str | None = None
+    temperature: float | None = None
+
+
 @dataclass(frozen=True)
-class Part:
+class PartFile:
     """One Parquet file."""
 
     file: str
@@ -57,11 +76,11 @@ class Manifest:
     ids_sha256: str
     rows_sha256: str
     extras: dict[str, Extra]
-    parts: tuple[Part, ...]
+    parts: tuple[PartFile, ...]
     classes: tuple[str, ...]
 
     @classmethod
-    def describe(cls, record: Record, parts: tuple[Part, ...]) -> Manifest:
+    def describe(cls, record: Record, parts: tuple[PartFile, ...]) -> Manifest:
         """The manifest of ``record`` written as ``parts``, now."""
         return cls(
             rows=len(record.ids),
@@ -103,7 +122,7 @@ class Manifest:
             name: Extra(extra["dtype"], tuple(extra["shape"]), extra["sha256"])
             for name, extra in fields["extras"].items()
         }
-        fields["parts"] = tuple(Part(**part) for part in fields["parts"])
+        fields["parts"] = tuple(PartFile(**part) for part in fields["parts"])
         fields["classes"] = tuple(fields["classes"])
         return cls(**fields)
 

@@ -14,21 +14,20 @@ import numpy.typing as npt
 import torch
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.io.classes import check_text, clean_classes
+from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.labels import store
 from noisyteacher.labels.blocks import blocks_of_logits, blocks_of_probs, compress_topk
 from noisyteacher.labels.checks import (
     ArrayLike,
     as_array,
     check_shape,
-    check_text,
-    clean_classes,
     clean_extras,
     clean_k,
     clean_mass,
     clean_temperature,
 )
-from noisyteacher.labels.ids import IdLookup, IdsLike, check_unique, clean_ids
-from noisyteacher.labels.record import Record
+from noisyteacher.labels.manifest import Record
 from noisyteacher.labels.topk import (
     LogAndProbs,
     TopK,

@@ -1,12 +1,12 @@
 """Pure functions of (logits, target, alpha, k): the mix, the SLaM loss, and its rivals.
 
-Functions of probabilities are public doors: NumPy or torch, checked. ``SLaMLoss`` is the checked
-door from logits. Every other function of logits or log-probabilities, and every ``BaseLoss``
-called directly, assumes clean torch input, never syncs with the host, and is what the training
-engine captures in its graphs.
+Functions of probabilities take NumPy or torch and check their input; so does ``SLaMLoss``, which
+takes logits. Every other function of logits or log-probabilities, and every ``BaseLoss`` called
+directly, assumes clean torch input, never syncs with the host, and is what the training engine
+captures in its graphs.
 """
 
-from noisyteacher.losses.base import (
+from noisyteacher.losses.base_losses import (
     GCE,
     BaseFunction,
     BaseLoss,
@@ -23,23 +23,15 @@ from noisyteacher.losses.base import (
 )
 from noisyteacher.losses.mixing import Normalize, check_normalize, log_mix, mix, top_mask
 from noisyteacher.losses.rivals import (
-    backward_correction,
-    backward_correction_from_log,
-    dist,
     dkd,
-    forward_correction,
     forward_correction_from_log,
-    negative_cross_entropy,
     negative_cross_entropy_from_log,
-    selected_binary_ce,
     selected_binary_ce_from_log,
-    symmetric_ce,
     symmetric_ce_from_log,
-    ttm,
     vid_nll,
     vid_rho,
 )
-from noisyteacher.losses.slam import SLaMLoss, slam_loss, sparse_slam_loss
+from noisyteacher.losses.slam_losses import SLaMLoss, slam_loss, sparse_slam_loss
 
 __all__ = [
     "GCE",
@@ -51,30 +43,22 @@ __all__ = [
     "SLaMLoss",
     "TaylorCE",
     "apply_base",
-    "backward_correction",
-    "backward_correction_from_log",
     "check_normalize",
     "cross_entropy",
-    "dist",
     "dkd",
-    "forward_correction",
     "forward_correction_from_log",
     "gce",
     "log_mix",
     "mix",
-    "negative_cross_entropy",
     "negative_cross_entropy_from_log",
     "poly1",
     "resolve_base",
-    "selected_binary_ce",
     "selected_binary_ce_from_log",
     "slam_loss",
     "sparse_slam_loss",
-    "symmetric_ce",
     "symmetric_ce_from_log",
     "taylor_ce",
     "top_mask",
-    "ttm",
     "vanilla_loss",
     "vid_nll",
     "vid_rho",

@@ -5,8 +5,8 @@
 "sum" (as "none", then divided by its sum; the default for training). Of the first two, "k-1" sums
 to 1 where k = L, and "none" only where k = L = 2.
 
-``top_mask`` and ``mix`` are checked doors for NumPy and torch. ``log_mix`` is the unchecked torch
-form for training: from logits, in log space, safe in a CUDA graph.
+``top_mask`` and ``mix`` take NumPy or torch and check it. ``log_mix`` is the unchecked torch form
+for training: from logits, in log space, safe in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.losses.door import (
+from noisyteacher.losses.validation import (
     AnyArray,
     Array,
     PerRow,
     as_tensor,
+    can_read_values,
     check_range,
-    hand_back,
+    like_input,
     log_softmax,
-    look_is_free,
     probability_matrix,
     shortlist_size,
+    teacher_matrix,
     trust_alpha,
 )
 
@@ -52,9 +53,9 @@ def top_mask(probs: Array, k: PerRow) -> Array:
     Returns:
         (n, L) bool with k true entries in each row; among equals the lower index wins.
     """
-    checked = probability_matrix("probs", probs)
+    checked = teacher_matrix("probs", probs)
     size = shortlist_size(k, checked, smallest=1)
-    return hand_back(class_ranks(checked) < size[:, None], probs)
+    return like_input(class_ranks(checked) < size[:, None], probs)
 
 
 def mix(
@@ -81,7 +82,7 @@ def mix(
     mixed = a * f + _spread(a, size, normalize) * inside * (1 - f)
     if normalize == "sum":
         mixed = mixed / mixed.sum(-1, keepdim=True)
-    return hand_back(mixed, student_probs)
+    return like_input(mixed, student_probs)
 
 
 def log_mix(
@@ -137,6 +138,6 @@ def _checked_mask(mask: AnyArray, like: Tensor) -> Tensor:
         raise InputError(f"mask must have shape {tuple(like.shape)}, not {tuple(tensor.shape)}.")
     if tensor.dtype != torch.bool:
         check_range("mask", tensor, 0, 1)
-        if look_is_free(tensor) and bool(((tensor != 0) & (tensor != 1)).any()):
+        if can_read_values(tensor) and bool(((tensor != 0) & (tensor != 1)).any()):
             raise InputError("mask must hold bools, or zeros and ones, and nothing between.")
     return tensor.bool()

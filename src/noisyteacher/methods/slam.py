@@ -1,4 +1,4 @@
-"""SLaM: add the teacher's noise to the student before comparing it with the teacher's label."""
+"""SLaM: add the teacher's noise to the student's prediction before comparing it with a label."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from noisyteacher.losses import (
     slam_loss,
     sparse_slam_loss,
 )
-from noisyteacher.methods.base import Batch, Columns, Grid, Rows
-from noisyteacher.methods.targets import SHORTLIST, PlainMethod, TargetMethod, pool_labels
+from noisyteacher.methods.batch import Batch, Columns, Rows, pool_labels
+from noisyteacher.methods.method import SHORTLIST, Grid, PlainMethod, TargetMethod
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.settings import check_each_setting
 
 CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class SLaM(TargetMethod):
     """Student-label mixing: the less a label is trusted, the less it pulls.
 

@@ -1,13 +1,12 @@
 """Students and teachers: small frozen settings whose ``build()`` makes the network."""
 
-from noisyteacher.models.base import ModelSpec, Network
-from noisyteacher.models.config import from_config, to_config
+from noisyteacher.models.build import from_config, to_config
+from noisyteacher.models.layers import NormAct, synchronize
 from noisyteacher.models.linear import MLP, BagLinear, BagMLP, Linear
 from noisyteacher.models.mobilenet import MobileNet
-from noisyteacher.models.norm import NormAct, synchronise
-from noisyteacher.models.resnet_cifar import ResNetCifar
-from noisyteacher.models.resnet_imagenet import ResNetImageNet
-from noisyteacher.models.text import TextEncoder
+from noisyteacher.models.resnet import ResNetCifar, ResNetImageNet
+from noisyteacher.models.spec import ModelSpec, Network
+from noisyteacher.models.text_encoder import TextEncoder
 
 __all__ = [
     "MLP",
@@ -22,6 +21,6 @@ __all__ = [
     "ResNetImageNet",
     "TextEncoder",
     "from_config",
-    "synchronise",
+    "synchronize",
     "to_config",
 ]

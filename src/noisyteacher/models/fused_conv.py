@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.norm import is_channels_last
+from noisyteacher.models.layers import is_channels_last
 
 try:
     from noisyteacher.models import fused_conv_kernels as kernels
@@ -50,7 +50,7 @@ PARTS = {16: 128, 32: 64}  # at most, that the weight's gradient is summed in; p
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConvPlan:
     """How maps (images, channels, height, width) are shared among programs."""
 
     tiles: int
@@ -60,7 +60,7 @@ class Plan:
     steps: int  # of one part: rows of tiles
 
     @classmethod
-    def of(cls, images: int, channels: int, height: int, width: int) -> Plan:
+    def of(cls, images: int, channels: int, height: int, width: int) -> ConvPlan:
         pairs = images * (width // 2)
         tiles = -(-pairs // CONVOLVE[channels]["BLOCK"])
         strips = min(height, max(1, PROGRAMS // tiles))
@@ -123,7 +123,7 @@ class _Conv3x3Narrow(torch.autograd.Function):
 def _convolve(x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
     """y like x; ``transposed``, the gradient of x from that of y."""
     images, channels, height, width = x.shape
-    plan = Plan.of(images, channels, height, width)
+    plan = ConvPlan.of(images, channels, height, width)
     y = torch.empty_like(x, memory_format=torch.channels_last)
     with torch.cuda.device_of(x):
         kernels.convolve[plan.tiles, plan.strips](
@@ -141,7 +141,7 @@ def _convolve(x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
 def _weight_grad(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
     """The gradient of the weight, float32 in the weight's memory format."""
     images, channels, height, width = x.shape
-    plan = Plan.of(images, channels, height, width)
+    plan = ConvPlan.of(images, channels, height, width)
     partial = torch.empty(
         (plan.parts, 3, 4 * channels, 2 * channels), dtype=torch.float32, device=x.device
     )

@@ -3,7 +3,7 @@
 ``act(bn(x) + residual)`` in plain PyTorch reads and writes the activation once per operation; small
 CIFAR ResNets spend most of their step on that. Here the forward pass reads x twice and writes y
 once, and the backward pass touches each tensor as seldom as the formulas allow. There is no host
-synchronisation, no tuning at run time, no atomics and no scratch shared between calls, so calls can
+synchronization, no tuning at run time, no atomics and no scratch shared between calls, so calls can
 be captured in CUDA graphs and run on several streams at once; results are deterministic.
 """
 
@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.models.layers import ACTIVATIONS, is_channels_last
 
 try:
     from noisyteacher.models import fused_norm_kernels as kernels
@@ -27,7 +28,6 @@ try:
 except ImportError:
     AVAILABLE = False
 
-ACTIVATIONS = ("relu", "relu6", "none")
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 MAX_CHANNELS = 2048
 
@@ -41,7 +41,7 @@ PART_TILES = 4  # ... so parts are joined down to that, while each still has no 
 
 
 @dataclass(frozen=True)
-class Plan:
+class NormPlan:
     """How a (rows, channels) matrix is cut into tiles and shared among programs."""
 
     block_rows: int
@@ -52,7 +52,7 @@ class Plan:
     warps: int
 
     @classmethod
-    def of(cls, rows: int, channels: int) -> Plan:
+    def of(cls, rows: int, channels: int) -> NormPlan:
         block_channels = min(_power_of_two_above(channels), BLOCK_CHANNELS)
         channel_tiles = -(-channels // block_channels)
         block_rows = min(TILE_ELEMENTS // block_channels, _power_of_two_above(rows))
@@ -76,6 +76,17 @@ class Plan:
         """The keywords of the kernels that add up the parts and map."""
         at_once = min(self.parts, max(1, TILE_ELEMENTS // 2 // self.block_channels))
         return {**self.sums_options(), "PARTS": self.parts, "PARTS_AT_ONCE": at_once}
+
+
+def suits(x: Tensor, residual: Tensor | None, weight: Tensor) -> bool:
+    """Whether ``batch_norm_act`` takes these as they are, without copies, and can run at all."""
+    if not AVAILABLE or weight.dtype != torch.float32 or len(weight) > MAX_CHANNELS:
+        return False
+    if x.dtype not in DTYPES or not is_channels_last(x):
+        return False
+    return residual is None or (
+        residual.dtype == x.dtype and residual.shape == x.shape and is_channels_last(residual)
+    )
 
 
 def batch_norm_act(
@@ -152,7 +163,7 @@ def _forward(
     """y like x, and stats (2, C): the mean and one over the standard deviation."""
     channels = x.shape[1]
     rows = x.numel() // channels
-    plan = Plan.of(rows, channels)
+    plan = NormPlan.of(rows, channels)
     y = torch.empty_like(x, memory_format=torch.channels_last)
     partial = _float32(x, 2, plan.parts, channels)
     stats = _float32(x, 2, channels)
@@ -187,7 +198,7 @@ def _backward(
     """
     channels = x.shape[1]
     rows = x.numel() // channels
-    plan = Plan.of(rows, channels)
+    plan = NormPlan.of(rows, channels)
     dx = torch.empty_like(x, memory_format=torch.channels_last)
     dz = None if y is None else torch.empty_like(dx, memory_format=torch.channels_last)
     partial = _float32(x, 2, plan.parts, channels)

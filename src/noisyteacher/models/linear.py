@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.base import (
+from noisyteacher.models.layers import he_normal_
+from noisyteacher.models.spec import (
     ModelSpec,
     Network,
     is_whole,
@@ -17,7 +18,6 @@ from noisyteacher.models.base import (
     require_dropout,
     require_whole,
 )
-from noisyteacher.models.conv import he_normal_
 
 # One batch of sparse rows: indices (b, T) int64 in [0, features) and values (b, T) float32,
 # padded with index 0 and value 0.
@@ -102,10 +102,6 @@ class LinearNetwork(Network):
 
     def embed(self, x: Tensor) -> Tensor:
         return x
-
-    def classify(self, embedding: Tensor) -> Tensor:
-        logits: Tensor = self.fc(embedding)
-        return logits
 
 
 class BagLinearNetwork(Network):

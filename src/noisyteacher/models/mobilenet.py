@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.base import (
+from noisyteacher.models.layers import NormAct, conv1x1, conv3x3, he_normal_
+from noisyteacher.models.spec import (
     ModelSpec,
     Network,
     require_choice,
@@ -16,8 +17,6 @@ from noisyteacher.models.base import (
     require_whole,
     require_width,
 )
-from noisyteacher.models.conv import conv1x1, conv3x3, he_normal_
-from noisyteacher.models.norm import NormAct
 
 EPS = 1e-3
 STEM_WIDTH = 32

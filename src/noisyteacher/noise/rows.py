@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.probabilities import check_probabilities
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
 from noisyteacher.noise.isotonic import ArrayLike
@@ -41,24 +42,6 @@ class DenseBlock:
         self._probs = probs
         # Up to here torch keeps a small heap per row; beyond it, a whole sort costs no more.
         self.cheap_width = max(2, min(8, probs.shape[1] // 64))
-
-    def check(self, first_row: int, tolerance: float) -> None:
-        """Refuse NaN, infinity, negative entries and rows that do not sum to 1."""
-        total = self._probs.sum(axis=1)
-        bad = ~(np.abs(total - 1) <= tolerance)
-        if self._probs.min() < 0:
-            bad |= self._probs.min(axis=1) < 0
-        if not bad.any():
-            return
-        row = int(bad.argmax())
-        lowest = self._probs[row].min()
-        if not np.isfinite(self._probs[row]).all():
-            problem = "holds NaN or infinity"
-        elif lowest < 0:
-            problem = f"holds a negative entry, {lowest:.6g}"
-        else:
-            problem = f"sums to {total[row]:.6g} instead of 1"
-        raise InputError(f"Row {first_row + row} of the teacher probabilities {problem}.")
 
     def top(self, width: int, rows: Rows = ALL_ROWS) -> Float[np.ndarray, "m width"]:
         """The ``width`` largest probabilities of each row, largest first."""
@@ -163,17 +146,16 @@ def read_rows(labels_or_probs: LabelsOrProbs) -> TeacherRows:
     check_shape(given, "Teacher probabilities", ("n", "L"))
     if given.shape[1] < 2:
         raise InputError(f"Teacher probabilities need at least 2 classes, got {given.shape[1]}.")
-    # bfloat16 keeps only 8 bits of each probability.
-    tolerance = 1e-2 if given.dtype == torch.bfloat16 else 1e-3
     if isinstance(given, Tensor):
         given = (given if given.dtype == torch.float64 else given.float()).cpu().numpy()
     elif given.dtype != np.float64:
         given = given.astype(np.float32, copy=False)
-    rows = TeacherRows(np.ascontiguousarray(given))
+    probs = np.ascontiguousarray(given)
+    rows = TeacherRows(probs)
 
-    def check(part: slice, block: Block) -> None:
-        if isinstance(block, DenseBlock):
-            block.check(part.start, tolerance)
+    def check(part: slice, _: Block) -> None:
+        named = "Teacher probabilities row {}".format
+        check_probabilities(probs[part], named, first_row=part.start)
 
     rows.each_block(check)
     return rows

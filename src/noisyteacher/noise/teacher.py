@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.io.classes import class_numbers
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.checks import as_array
 from noisyteacher.noise.confidence import check_metric, covariates_by_size
 from noisyteacher.noise.curves import Curves, fit_curves
 from noisyteacher.noise.cuts import size_for_level
@@ -82,12 +82,13 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
 
         Args:
             labels_or_probs: what the teacher said on V: TeacherLabels, or probabilities (n, L).
-            y: the true classes, integers of shape (n,).
+            y: the true classes, (n,): numbers, or names where ``labels_or_probs`` has names.
         """
         check_settings(**self.get_params())
         rows = read_rows(labels_or_probs)
         _check_stored(rows)
-        truth = _check_truth(y, len(rows), rows.num_classes)
+        named = labels_or_probs.classes if isinstance(labels_or_probs, TeacherLabels) else None
+        truth = _check_truth(y, len(rows), rows.num_classes, named)
         rank, predicted = _rank_and_predicted(rows, truth)
         k = self._fit_k(rows, rank)
         threshold = float(self.threshold) if self.k == "auto" else None
@@ -100,7 +101,6 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         for label in np.flatnonzero(counts >= MIN_CLASS_ROWS) if self.per_class else ():
             own = predicted == label
             by_class[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
-        named = _names(labels_or_probs)
         return self._learned(rows.num_classes, named, k, pooled, by_class)
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
@@ -118,7 +118,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
                 f"The noise model was fitted on {self.num_classes_} classes, "
                 f"but these labels have {rows.num_classes}."
             )
-        named = _names(labels_or_probs)
+        named = labels_or_probs.classes if isinstance(labels_or_probs, TeacherLabels) else None
         if self.by_class_ and named and self.classes_ and named != self.classes_:
             raise InputError(
                 "The noise model has a curve per class of a teacher with other classes, or in "
@@ -231,17 +231,17 @@ def _alpha(pool: PoolReading, curves: list[StepIsotonic]) -> Float[np.ndarray, "
     return alpha
 
 
-def _check_truth(y: ArrayLike | Tensor, rows: int, num_classes: int) -> Int[np.ndarray, " n"]:
-    given = as_array(y, "y")
-    truth = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+def _check_truth(
+    y: ArrayLike | Tensor, rows: int, num_classes: int, names: tuple[str, ...] | None
+) -> Int[np.ndarray, " n"]:
+    # Whatever classes are called, numbers are places here, as in every method that fits this.
+    truth = class_numbers(y, names, numbers_are_places=True)
     if truth.shape != (rows,):
         raise InputError(
             f"y must have shape ({rows},), one true class per row of V, but has {truth.shape}."
         )
     if rows == 0:
         raise InputError("V is empty: a noise model needs examples with true labels.")
-    if truth.dtype.kind not in "iu":
-        raise InputError(f"y must hold integer classes, but it is {truth.dtype}.")
     outside = (truth < 0) | (truth >= num_classes)
     if outside.any():
         raise InputError(
@@ -249,8 +249,14 @@ def _check_truth(y: ArrayLike | Tensor, rows: int, num_classes: int) -> Int[np.n
             f"is {truth[outside.argmax()]}."
         )
     if (truth == truth[0]).all():
-        raise InputError(f"V has examples of class {truth[0]} only; it needs at least 2 classes.")
-    return truth.astype(np.int64)
+        only = truth[0] if names is None else repr(names[truth[0]])
+        warnings.warn(
+            f"V has examples of class {only} only: how far labels of other classes can be trusted "
+            "is a guess. Draw V at random from the pool.",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
+    return truth
 
 
 def _check_stored(rows: TeacherRows) -> None:
@@ -268,8 +274,3 @@ def _check_served(k: int, rows: TeacherRows) -> None:
             f"These labels store {rows.stored} of {rows.num_classes} probabilities per row, "
             f"so they cannot serve k = {k}."
         )
-
-
-def _names(labels_or_probs: LabelsOrProbs) -> tuple[str, ...] | None:
-    """The classes' names, where there are any."""
-    return labels_or_probs.classes if isinstance(labels_or_probs, TeacherLabels) else None

@@ -1,12 +1,12 @@
 """The user's whole way: from stored teacher labels to a finished student."""
 
+from noisyteacher.data import read_examples
+from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.pipeline.door import distill, gather
-from noisyteacher.pipeline.files import FileOptions, read_examples
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill
-from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.student_folder import load_student, save_student
+from noisyteacher.pipeline.student import Student, load_student, save_student
 
 __all__ = [
     "DistillSettings",

@@ -20,6 +20,7 @@ import torch
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Dataset
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline.matching import contents
@@ -66,24 +67,26 @@ def label_files(
         raise InputError(f"{out} exists already; overwrite=True (--overwrite) would replace it.")
     sources = [teacher.arranged(source) for source in sources]
     _check_ids(sources)
-    work = out.with_name(f"{out.name}.partial")
     shards = list(_shards(sources, shard_size))
-    _open_plan(work, _plan(teacher, sources, settings, shard_size, seed), say)
-    total, done, began, own = sum(map(len, sources)), 0, time.monotonic(), 0
-    for number, (source, rows) in enumerate(shards):
-        path = work / f"shard-{number:06d}"
-        count = len(source.ids[rows])
-        if not path.exists():
-            labels, batch_size = _label_shard(teacher, source, rows, batch_size, seed + number, say)
-            labels.save(path)
-            own += count
-        done += count
-        on_progress(Progress(done, total, own / max(time.monotonic() - began, 1e-9)))
-    parts = [TeacherLabels.open(work / f"shard-{i:06d}") for i in range(len(shards))]
-    joined = join_labels(parts)
-    joined.save(out, overwrite=overwrite)
-    shutil.rmtree(work, ignore_errors=True)
-    return joined
+    work, lock = (out.with_name(f"{out.name}.{ending}") for ending in ("partial", "lock"))
+    with hold_lock(lock, str(out), "choose another store with out= (--out)"):
+        _open_plan(work, _plan(teacher, sources, settings, shard_size, seed), say)
+        total, done, began, own = sum(map(len, sources)), 0, time.monotonic(), 0
+        for number, (source, rows) in enumerate(shards):
+            path = work / f"shard-{number:06d}"
+            count = len(source.ids[rows])
+            if not path.exists():
+                shard = (source.ids[rows], source.inputs[rows])
+                labels, batch_size = _label_shard(teacher, *shard, batch_size, seed + number, say)
+                labels.save(path)
+                own += count
+            done += count
+            on_progress(Progress(done, total, own / max(time.monotonic() - began, 1e-9)))
+        parts = [TeacherLabels.open(work / f"shard-{i:06d}") for i in range(len(shards))]
+        joined = join_labels(parts)
+        joined.save(out, overwrite=overwrite)
+        shutil.rmtree(work, ignore_errors=True)
+        return joined
 
 
 def _shards(sources: Sequence[Dataset], size: int) -> Iterator[tuple[Dataset, slice]]:
@@ -130,7 +133,9 @@ def _open_plan(work: Path, plan: bytes, say: Callable[[str], None]) -> None:
         say(f"Going on with the finished shards in {work}.")
         return
     if work.exists():
-        if not path.exists() and any(work.iterdir()):
+        # A kill while the plan was written leaves its temporary file.
+        others = (entry for entry in work.iterdir() if not entry.name.startswith(f".{_PLAN}."))
+        if not path.exists() and any(others):
             raise InputError(f"{work} is in the way and is not of a labelling; move it.")
         say(f"The shards in {work} belong to another labelling; beginning anew.")
         shutil.rmtree(work)
@@ -139,8 +144,8 @@ def _open_plan(work: Path, plan: bytes, say: Callable[[str], None]) -> None:
 
 def _label_shard(
     teacher: Teacher,
-    source: Dataset,
-    rows: slice,
+    ids: np.ndarray,
+    inputs: np.ndarray | list[str],
     batch_size: int,
     seed: int,
     say: Callable[[str], None],
@@ -148,7 +153,7 @@ def _label_shard(
     """A shard's labels, and the batch size that fitted."""
     while True:
         try:
-            return teacher.say(source.ids[rows], source.inputs[rows], batch_size, seed), batch_size
+            return teacher.say(ids, inputs, batch_size, seed), batch_size
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error) or batch_size == 1:
                 raise

@@ -9,15 +9,15 @@ import torch
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Featurizer
+from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelSpec
-from noisyteacher.pipeline.files import FileOptions
+from noisyteacher.pipeline.defaults import AUTO
 from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.students import AUTO
 from noisyteacher.pipeline.task import Given, Task, make_task
 from noisyteacher.train import TrainConfig
 
@@ -145,7 +145,7 @@ def gather(
         for name, part in (("val", val), ("selection", selection), ("test", test))
     }
     known = as_examples(gold, "gold", files)
-    unknown = as_examples(pool, "pool", files, labelled=False, features=known.features)
+    unknown = as_examples(pool, "pool", files, labeled=False, features=known.features)
     given = Given(known, unknown, **more)
     in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
     return make_task(given, as_labels(labels, in_order, classes, logits=logits), seed=seed)

@@ -1,6 +1,6 @@
 """A student as an ONNX file that takes what the student's reading gives, and returns logits.
 
-Normalisation is inside the file. Inputs: ``image`` uint8 (n, H, W, 3); ``table`` float32 (n, d);
+Normalization is inside the file. Inputs: ``image`` uint8 (n, H, W, 3); ``table`` float32 (n, d);
 for texts the featurizer's two columns, ``indices`` and ``values``, or ``input_ids`` and
 ``attention_mask``.
 """
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Tokens
-from noisyteacher.pipeline.inputs import RawInputs
+from noisyteacher.data.input_format import RawInputs
 from noisyteacher.pipeline.student import Student
 
 OPSET = 18
@@ -106,7 +106,7 @@ def _with_classes(file: Path, student: Student) -> bytes:
 
 
 class _Whole(nn.Module):
-    """Normalisation and network in one."""
+    """Normalization and network in one."""
 
     def __init__(self, student: Student) -> None:
         super().__init__()

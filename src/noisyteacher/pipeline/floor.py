@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from noisyteacher.data import Tfidf
+from noisyteacher.data.input_format import InputFormat, RawInputs, fit_format
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.models import BagLinear, Linear, ModelSpec
-from noisyteacher.pipeline.inputs import InputFormat, RawInputs, fit_format
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.train import Inputs
-from noisyteacher.train.job import gather_rows
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # scikit-learn's C, chosen on S
 _UNSEEN_LOGIT = -20.0  # of a class without a gold example

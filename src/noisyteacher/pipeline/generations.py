@@ -10,7 +10,7 @@ import torch
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import Method
+from noisyteacher.methods import Method
 from noisyteacher.train import Job, Problem, TrainConfig, Trained, train
 from noisyteacher.train.predict import label
 

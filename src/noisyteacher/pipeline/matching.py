@@ -12,8 +12,8 @@ import numpy as np
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import Dataset
 from noisyteacher.data.dataset import take_rows
+from noisyteacher.io.classes import label_numbers
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.class_names import is_unknown, places_of
 
 
 def warn(text: str) -> None:
@@ -25,16 +25,9 @@ def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
     """The same examples with labels as numbers in ``classes``, which are the teacher's."""
     if examples.classes == classes:
         return examples
-    said = [examples.classes[c] for c in np.unique(examples.y[examples.y >= 0])]
-    used = [name for name in said if not is_unknown(name, classes)]
-    place = places_of(used, classes, examples.name)
-    unknown = [name for name in used if name not in place]
-    if unknown:
-        raise InputError(
-            f"{examples.name} has labels {first_few(unknown)}, which are not among the teacher's "
-            f"classes {first_few(classes, 10)}."
-        )
-    number = np.array([place.get(name, -1) for name in (*examples.classes, "")], np.int64)
+    used = np.unique(examples.y[examples.y >= 0])
+    number = np.full(len(examples.classes) + 1, -1, np.int64)  # the last is that of y = -1
+    number[used] = label_numbers([examples.classes[c] for c in used], classes, examples.name)
     return replace(examples, y=number[examples.y], classes=classes)
 
 

@@ -5,38 +5,40 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import orjson
 import torch
 
+from noisyteacher.auditing import Audit, audit
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.machine import hardware
+from noisyteacher.core.machine import choose_device, hardware
 from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.input_format import InputFormat, fit_format
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Method, check_store, parse
-from noisyteacher.methods.base import EXTRAS
+from noisyteacher.methods import EXTRAS, Method, check_store
 from noisyteacher.models import ModelSpec, TextEncoder
-from noisyteacher.models.config import to_config
+from noisyteacher.models.build import to_config
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
 from noisyteacher.pipeline.card import write_card
+from noisyteacher.pipeline.defaults import AUTO, featurizer_for, student_for, training_for
 from noisyteacher.pipeline.floor import accuracy, train_floor
 from noisyteacher.pipeline.generations import next_labels
-from noisyteacher.pipeline.inputs import InputFormat, fit_format
 from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled, Outcome
-from noisyteacher.pipeline.recommend import audit_teacher
-from noisyteacher.pipeline.run_folder import better_before, claim_folder, record, results_row
-from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.student_folder import save_student
-from noisyteacher.pipeline.students import AUTO, featurizer_for, student_for, training_for
+from noisyteacher.pipeline.run_folder import better_before, claim_folder, results_row
+from noisyteacher.pipeline.student import Student, save_student
 from noisyteacher.pipeline.task import Task
+from noisyteacher.runs import RunFolder
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
-from noisyteacher.train.device import choose_device
+
+_AUDIT_REPLICATES = 200
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class _Run:
     settings: DistillSettings
     inputs: InputFormat
     tensors: Inputs
-    folder: Path | None
+    folder: RunFolder | None
     device: torch.device
     say: Callable[[str], None]
     quiet: bool
@@ -101,6 +103,11 @@ class _Run:
         return Problem(data, task.ids, task.y, task.split, self.spec)
 
     @property
+    def path(self) -> Path | None:
+        """Where its files go."""
+        return None if self.folder is None else self.folder.path
+
+    @property
     def minutes_left(self) -> float | None:
         if self.deadline == math.inf:
             return None
@@ -123,24 +130,38 @@ def run_distill(
     are trained, ``student/``; a killed call, made again, goes on where it was. ``minutes`` stops
     cleanly: then the result is not finished.
     """
+    folder = None if out is None else RunFolder(Path(out))
+    with nullcontext() if folder is None else folder.lock():
+        return _run(task, settings, folder, device, minutes, say, quiet)
+
+
+def _run(
+    task: Task,
+    settings: DistillSettings,
+    folder: RunFolder | None,
+    device: str | torch.device | None,
+    minutes: float | None,
+    say: Callable[[str], None],
+    quiet: bool,
+) -> Distilled:
     featurizer = settings.featurizer
     if task.kind == "text" and featurizer is None:
         featurizer = featurizer_for(settings.student)
     inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
     where = choose_device(device)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    folder = None if out is None else Path(out)
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
     if folder is not None:
         to_config(run.spec)  # a student that cannot be saved is refused before it is trained
         claim_folder(folder, task, run.spec, run.config, settings.seed, inputs)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
-    found = audit_teacher(task, say)
-    recommended = parse(found.recommendation.method)
+    found = _audit_teacher(task, say)
+    recommended = found.recommendation.method
     say(f"The audit recommends {recommended!r}.")
     if folder is not None:
         write_atomic(
-            folder / "audit.json", orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
+            folder.path / "audit.json",
+            orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY),
         )
     wanted = choose_candidates(
         task.kind,
@@ -170,6 +191,21 @@ def run_distill(
         finished = outcome is not None
         outcomes += [outcome] if outcome is not None else []
     return _finish(run, outcomes, finished)
+
+
+def _audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
+    """Audit the teacher on V and the pool before anything is trained, and say the warnings."""
+    parts = task.split
+    found = audit(
+        task.labels.take(task.ids[np.concatenate([parts.val, parts.pool])]),
+        [task.classes[label] for label in task.y[parts.val]],
+        task.ids[parts.val],
+        kind=task.kind,
+        replicates=_AUDIT_REPLICATES,
+    )
+    for warning in found.warnings:
+        say(f"Audit: {warning}")
+    return found
 
 
 def _train_candidates(
@@ -214,7 +250,7 @@ def _train(run: _Run, jobs: list[Job]) -> list[Trained]:
         jobs,
         run.problem.data,
         run.config,
-        out=run.folder,
+        out=run.path,
         device=run.device,
         minutes=run.minutes_left,
         quiet=run.quiet,
@@ -273,7 +309,7 @@ def _next_generation(
         run.config,
         seed=run.settings.seed + generation,
         name=f"teacher-of-generation-{generation}-{Candidate(method).file_name}",
-        out=run.folder,
+        out=run.path,
         device=run.device,
         minutes=run.minutes_left,
         quiet=run.quiet,
@@ -289,11 +325,11 @@ def _record(run: _Run, outcome: Outcome) -> None:
     finished = outcome.candidate.method is None or len(outcome.curve) == run.config.epochs
     if run.folder is not None and finished:
         seed, where = run.settings.seed, hardware(run.device)
-        record(run.folder, results_row(run.task, outcome, run.config, seed, where))
+        run.folder.append(results_row(run.task, outcome, run.config, seed, where))
 
 
 def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
-    done = Distilled(run.task, outcomes, finished, run.folder)
+    done = Distilled(run.task, outcomes, finished, run.path)
     if not outcomes:
         return done
     if isinstance(done.student.spec, TextEncoder):
@@ -304,13 +340,13 @@ def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
         if (better := better_before(run.folder, outcomes)) is not None:
             name, selection = better
             warn(
-                f"An earlier call left a better student in {run.folder}: {name}, {selection:.2f} % "
+                f"An earlier call left a better student in {run.path}: {name}, {selection:.2f} % "
                 f"on S. Add it to the methods (--method {name!r}) to keep it; it is not trained "
                 "again."
             )
-        save_student(run.folder / "student", done.student, write_card(done), overwrite=True)
+        save_student(run.folder.path / "student", done.student, write_card(done), overwrite=True)
         # A student kept by an earlier call may have left one.
-        (run.folder / "noise.json").unlink(missing_ok=True)
+        (run.folder.path / "noise.json").unlink(missing_ok=True)
         if done.noise is not None:
-            done.noise.save(run.folder / "noise.json")
+            done.noise.save(run.folder.path / "noise.json")
     return done

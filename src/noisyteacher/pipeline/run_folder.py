@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import orjson
 
-from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Featurizer
+from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import ModelSpec
 from noisyteacher.pipeline.candidates import Candidate
-from noisyteacher.pipeline.inputs import InputFormat
 from noisyteacher.pipeline.outcome import Outcome
 from noisyteacher.pipeline.task import Task
-from noisyteacher.runs.row import Row, append_row
+from noisyteacher.runs import Row, RunFolder
 from noisyteacher.train import TrainConfig
 
 # What differs, as the one who gave it would say.
@@ -30,7 +27,7 @@ _CHANGED = {
 
 
 def claim_folder(
-    folder: Path,
+    folder: RunFolder,
     task: Task,
     student: ModelSpec,
     training: TrainConfig,
@@ -38,10 +35,7 @@ def claim_folder(
     inputs: InputFormat,
 ) -> None:
     """Write the recipe; refuse a folder that holds a run on other data or of another student."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; the run needs a folder: out= (--out).")
-    path = folder / "recipe.json"
-    lasting = {
+    settings = {
         "name": "distill",
         "dataset": task.name,
         "data": _data_hash(task),
@@ -54,19 +48,7 @@ def claim_folder(
         "flip": inputs.flip,
         "featurizer": _featurizer_hash(inputs.featurizer),
     }
-    if path.exists():
-        try:
-            stored = orjson.loads(path.read_bytes())
-        except orjson.JSONDecodeError as error:
-            raise InputError(f"{path} is not JSON ({error}); choose another folder.") from error
-        changed = [name for name in lasting if stored.get(name) != lasting[name]]
-        if changed:
-            raise InputError(
-                f"{folder} holds a run with {_CHANGED.get(changed[0], f'another {changed[0]}')}; "
-                "choose another folder with out= (--out)."
-            )
-        return
-    write_atomic(path, orjson.dumps(lasting, option=orjson.OPT_INDENT_2))
+    folder.claim(settings, in_words=_CHANGED)
 
 
 def _featurizer_hash(featurizer: Featurizer | None) -> str | None:
@@ -99,32 +81,17 @@ def _data_hash(task: Task) -> str:
     return digest.hexdigest()
 
 
-def record(folder: Path, row: Row) -> None:
-    """Append a results row, once: a resumed run comes by its finished students again."""
-    if all(stored.key != row.key for stored in _rows(folder)):
-        append_row(folder / "results.jsonl", row)
-
-
-def better_before(folder: Path, outcomes: Sequence[Outcome]) -> tuple[str, float] | None:
+def better_before(folder: RunFolder, outcomes: Sequence[Outcome]) -> tuple[str, float] | None:
     """The best student on S that earlier calls left here, where none of these is as good."""
     mine = {(Candidate(o.candidate.method).name, o.candidate.generation) for o in outcomes}
     earlier = [
         (row.method, float(row.curve[-1]["selection"]))
-        for row in _rows(folder)
+        for row in folder.rows()
         if (row.method, row.generation) not in mine and row.curve and row.curve[-1]["selection"]
     ]
     best = max(earlier, key=lambda pair: pair[1], default=None)
     kept = max(outcome.selection for outcome in outcomes)
     return best if best is not None and best[1] > kept else None
-
-
-def _rows(folder: Path) -> Iterator[Row]:
-    path = folder / "results.jsonl"
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            yield Row(**orjson.loads(line))
-        except (orjson.JSONDecodeError, TypeError):
-            continue  # cut off by a kill
 
 
 def results_row(

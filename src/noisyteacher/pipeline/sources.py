@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
-from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.data import Dataset
-from noisyteacher.data.classes import class_numbers
+from noisyteacher.data import Dataset, read_examples
+from noisyteacher.data.input_format import kind_of, rgb_images
+from noisyteacher.io.classes import number_classes
+from noisyteacher.io.ids import clean_ids
+from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.ids import clean_ids
 from noisyteacher.labels.importers import (
     ImportSettings,
     import_array,
     import_table,
-    user_tables,
     with_synonyms,
 )
-from noisyteacher.pipeline.files import FileOptions, read_examples
-from noisyteacher.pipeline.inputs import kind_of, rgb_images
+from noisyteacher.labels.importers.probabilities import kind_of_outputs
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]
@@ -37,17 +37,17 @@ def as_examples(
     name: str,
     options: FileOptions | None = None,
     *,
-    labelled: bool = True,
+    labeled: bool = True,
     features: Sequence[str] = (),
 ) -> Dataset:
     """A dataset whose rows all stand in the training part, named after the set."""
     if isinstance(given, str | Path):
-        return read_examples(given, options, labelled=labelled, features=features)
+        return read_examples(given, options, labeled=labeled, features=features)
     if isinstance(given, Dataset):
-        return given if labelled else replace(given, y=np.full(len(given), -1, np.int64))
-    columns = 3 if labelled else 2
+        return given if labeled else replace(given, y=np.full(len(given), -1, np.int64))
+    columns = 3 if labeled else 2
     if not isinstance(given, tuple) or len(given) != columns:
-        wanted = "(ids, inputs, y)" if labelled else "(ids, inputs)"
+        wanted = "(ids, inputs, y)" if labeled else "(ids, inputs)"
         raise InputError(f"{name} must be a path, a Dataset or {wanted}.")
     ids, inputs = clean_ids(given[0]), given[1]
     kind = kind_of(inputs)
@@ -59,10 +59,9 @@ def as_examples(
         inputs = [str(text) for text in inputs]
     y = np.full(len(ids), -1, np.int64)
     names: tuple[str, ...] = ()
-    if labelled:
-        y, _, names = class_numbers(
-            pa.array(np.asarray(given[2]).tolist()), None, numbers_are_names=True
-        )
+    if labeled:
+        column = pa.array(np.asarray(given[2]).tolist())
+        (y,), names = number_classes([column], f"{name}: y", numbers_are_names=True)
     return Dataset(
         name=name,
         kind=kind,
@@ -106,44 +105,18 @@ def _read_labels(
         raise InputError(f"There are no teacher labels at {path}.")
     if path.is_dir():
         return TeacherLabels.open(path)
-    kind = user_tables.kind_of(path)
-    if kind in (".npy", ".npz"):
-        ids = None
-        if not _has_ids(path):
-            ids = _ids_in_order(sets, _rows_in(path))
-        return import_array(path, ids=ids, classes=classes, settings=settings)
-    if kind in (".csv", ".tsv", ".parquet"):
+    kind = kind_of_outputs(path)
+    if kind == "array":
+        return import_array(
+            path, ids=partial(_ids_in_order, sets), classes=classes, settings=settings
+        )
+    if kind == "table":
         names = None if classes is None else with_synonyms(dict.fromkeys(classes, ()))
         return import_table([path], classes=names, settings=settings)
     raise InputError(
         f"{path} is neither a label store nor .npy, .npz, .csv, .tsv or .parquet probabilities; "
         "for an LLM's answers run `noisyteacher import` first."
     )
-
-
-def _has_ids(path: Path) -> bool:
-    loaded = _open_numpy(path)
-    if isinstance(loaded, np.ndarray):
-        return False
-    with loaded:
-        return "ids" in loaded.files
-
-
-def _rows_in(path: Path) -> int:
-    loaded = _open_numpy(path)
-    if isinstance(loaded, np.ndarray):
-        return len(loaded) if loaded.ndim else 0
-    with loaded:
-        known = [key for key in ("probs", "logits") if key in loaded.files]
-        return len(loaded[known[0]]) if known else 0
-
-
-def _open_numpy(path: Path) -> Any:
-    """The array of a .npy file, mapped and not read: the import reads it; or the .npz archive."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise InputError(f"{path} is not a readable NumPy file: {error}") from error
 
 
 def _ids_in_order(sets: Sequence[Dataset], count: int) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data import Dataset, Split, split
 from noisyteacher.data.dataset import Kind
+from noisyteacher.io.ids import ids_like
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.text_ids import ids_like
 from noisyteacher.pipeline.matching import (
     check_disjoint,
     contents,

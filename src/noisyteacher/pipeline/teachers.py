@@ -16,12 +16,11 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data import Dataset, Tokens, Views
+from noisyteacher.data.input_format import InputFormat
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network, TextEncoder
-from noisyteacher.pipeline.inputs import InputFormat
 from noisyteacher.pipeline.matching import with_features
-from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.student_folder import is_student, load_student
+from noisyteacher.pipeline.student import Student, is_student, load_student
 from noisyteacher.train.predict import label
 
 

@@ -1,6 +1,6 @@
 """The HTML page of a run, a distillation or an audit."""
 
 from noisyteacher.report.collect import collect_distilled, collect_run, tell_story
-from noisyteacher.report.run_page import render_page, write_run_page
+from noisyteacher.report.page import render_page, write_run_page
 
 __all__ = ["collect_distilled", "collect_run", "render_page", "tell_story", "write_run_page"]

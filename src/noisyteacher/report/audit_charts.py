@@ -7,8 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.report.chart_base import WHOLE, data, finished, zoom
-from noisyteacher.report.parts import Chart, Table
+from noisyteacher.report.charts import WHOLE, Chart, Table, data, finished, zoom
 
 # A little room, so that points at 0 and 1 are seen whole.
 _CHANCE = alt.Scale(domain=[-0.03, 1.03], nice=False)

@@ -12,7 +12,6 @@ import torch
 
 from noisyteacher.auditing import audit
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.results import Row, named_method
 from noisyteacher.bench.run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.students import PlannedStudent
 from noisyteacher.bench.teacher import make_start
@@ -20,12 +19,13 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Method
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
+from noisyteacher.runs.rows import Row, named_method
 from noisyteacher.train.checkpoint import checkpoint_path
-from noisyteacher.train.job import gather_rows
 from noisyteacher.train.predict import label
 
 AUDITS, STORY = "audits", "story.json"

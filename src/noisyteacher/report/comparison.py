@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -14,7 +15,6 @@ from PIL import Image
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.report.page import data_address
 
 FILE = "comparison.json"
 _MOST_EXAMPLES = 150
@@ -137,3 +137,8 @@ def thumbnail(pixels: np.ndarray) -> str:
     picture.thumbnail((_SIDE, _SIDE))
     picture.save(file, kind, quality=75)
     return data_address(kind, file.getvalue())
+
+
+def data_address(kind: str, picture: bytes) -> str:
+    """A picture, "png" or "jpeg", inside its own address."""
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"

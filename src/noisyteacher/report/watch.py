@@ -11,13 +11,12 @@ from typing import cast
 
 import orjson
 
-from noisyteacher.bench.results import Row, read_rows
 from noisyteacher.core.errors import InputError
 from noisyteacher.report.collect import AUDITS, STORY
 from noisyteacher.report.comparison import FILE
-from noisyteacher.report.run_page import render_page
-from noisyteacher.report.source import Source, _last_line
-from noisyteacher.report.words import progress
+from noisyteacher.report.page import render_page
+from noisyteacher.report.page_source import PageSource, last_line, progress
+from noisyteacher.runs import Row, read_rows
 
 _SELF = "127.0.0.1"
 # Not the curves, which change every epoch: a page that is read must not jump all the time.
@@ -66,8 +65,8 @@ class PageServer(ThreadingHTTPServer):
         results = self.run / "results.jsonl"
         if (stamp := _stamp(results)) != self._rows[0]:
             self._rows = (stamp, read_rows(results))
-        latest = _last_line(self.run / "curves.jsonl")
-        so_far = Source(title="", rows=self._rows[1], progress=latest)
+        latest = last_line(self.run / "curves.jsonl")
+        so_far = PageSource(title="", rows=self._rows[1], progress=latest)
         return orjson.dumps({"version": self.version(), "progress": progress(so_far)})
 
     def _render(self) -> bytes:

@@ -1,10 +1,19 @@
-"""The training loop: one student or a cohort, schedules, checkpoints, bulk labelling, tuning."""
+"""The training loop: one student or a cohort, schedules, checkpoints, bulk labeling, tuning."""
 
+from noisyteacher.data import Inputs
 from noisyteacher.train.checkpoint import EpochRecord, History
-from noisyteacher.train.config import SGD, Adam, TrainConfig
-from noisyteacher.train.engine import Accuracy, Trained, summarise, train
-from noisyteacher.train.job import BuildsModel, Inputs, Job, Problem, TrainData, ValRole
-from noisyteacher.train.schedule import IMAGENET_STEPS, Constant, Cosine, Schedule, Steps
+from noisyteacher.train.config import (
+    IMAGENET_STEPS,
+    SGD,
+    Adam,
+    Constant,
+    Cosine,
+    Schedule,
+    Steps,
+    TrainConfig,
+)
+from noisyteacher.train.engine import Accuracy, Trained, train
+from noisyteacher.train.job import BuildsModel, Job, Problem, TrainData, ValRole
 
 __all__ = [
     "IMAGENET_STEPS",
@@ -25,6 +34,5 @@ __all__ = [
     "TrainData",
     "Trained",
     "ValRole",
-    "summarise",
     "train",
 ]

@@ -1,6 +1,6 @@
 """Checkpoints: one safetensors file per student, replaced atomically, with its story in the header.
 
-Nothing is ever unpickled. All randomness is seeded by epoch, so weights, optimiser state and the
+Nothing is ever unpickled. All randomness is seeded by epoch, so weights, optimizer state and the
 number of epochs done are the whole state of a run.
 """
 

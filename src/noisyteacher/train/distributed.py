@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.methods.base import Batch
-from noisyteacher.train.job import Inputs
+from noisyteacher.data import Inputs
+from noisyteacher.methods import Batch
 
 
 @dataclass(frozen=True)

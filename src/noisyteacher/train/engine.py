@@ -20,6 +20,8 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.machine import choose_device
+from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,
@@ -28,11 +30,9 @@ from noisyteacher.train.checkpoint import (
     save_checkpoint,
 )
 from noisyteacher.train.config import TrainConfig
-from noisyteacher.train.device import choose_device
 from noisyteacher.train.distributed import Processes, processes_from_environment
 from noisyteacher.train.job import Job, TrainData
-from noisyteacher.train.progress import TrainProgress
-from noisyteacher.train.student import Arena, StudentRun
+from noisyteacher.train.student_run import DeviceData, StudentRun
 from noisyteacher.train.track import Tracker, open_trackers
 
 
@@ -43,6 +43,16 @@ class Accuracy:
     last: float | None
     selected: float | None
     best_test: float | None
+
+    @classmethod
+    def of(cls, curve: Sequence[EpochRecord]) -> Accuracy:
+        """The three accuracies of a curve; the earliest epoch wins ties on S."""
+        tested = [(r.test, r) for r in curve if r.test is not None]
+        if not tested:
+            return cls(None, None, None)
+        chosen = [r for _, r in tested if r.selection is not None]
+        selected = max(chosen, key=lambda r: (r.selection, -r.epoch)).test if chosen else None
+        return cls(tested[-1][0], selected, max(test for test, _ in tested))
 
 
 @dataclass(frozen=True)
@@ -56,32 +66,22 @@ class Trained:
 
     @property
     def accuracy(self) -> Accuracy:
-        return summarise(self.history.curve)
+        return Accuracy.of(self.history.curve)
 
     @property
     def examples_per_second(self) -> float:
         return self.history.examples / max(self.history.seconds, 1e-9)
 
 
-def summarise(curve: Sequence[EpochRecord]) -> Accuracy:
-    """The three accuracies of a curve; the earliest epoch wins ties on S."""
-    tested = [r for r in curve if r.test is not None]
-    if not tested:
-        return Accuracy(None, None, None)
-    chosen = [r for r in tested if r.selection is not None]
-    selected = max(chosen, key=lambda r: (r.selection, -r.epoch)).test if chosen else None
-    return Accuracy(tested[-1].test, selected, max(r.test for r in tested if r.test is not None))
-
-
 @dataclass
 class _Session:
     """What the functions below share during one call of ``train``."""
 
-    arena: Arena
+    data: DeviceData
     config: TrainConfig
     processes: Processes
     folder: Path | None
-    progress: TrainProgress
+    progress: ProgressDisplay
     trackers: list[Tracker]
     deadline: float  # of time.monotonic(); no epoch is begun that would likely end later
     data_digest: str = ""
@@ -120,14 +120,14 @@ def train(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with (
         processes_from_environment(where) as processes,
-        TrainProgress(config.epochs, quiet=quiet or not processes.leads) as progress,
+        ProgressDisplay(quiet=quiet or not processes.leads) as progress,
         torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
         _fast_kernels(where),
     ):
         processes.check_batch(config.batch_size)
         open_to = open_trackers(folder, trackers) if processes.leads else []
         session = _Session(
-            Arena.build(data, where),
+            DeviceData.build(data, where),
             config,
             processes,
             folder,
@@ -204,7 +204,7 @@ class _Runner:
     def build(self) -> None:
         """Put the student on the device, captured where possible, in its stored state."""
         session = self.session
-        self.run = StudentRun(self.job, session.arena, session.config, session.processes)
+        self.run = StudentRun(self.job, session.data, session.config, session.processes)
         in_time = time.monotonic() < session.deadline
         if self.run.on_gpu and session.processes.count == 1 and in_time:
             self.run.capture()
@@ -242,7 +242,7 @@ class _Runner:
     def _judge(self, last: bool) -> tuple[float | None, float | None]:
         assert self.run is not None
         chosen, tested = self.run.predictions()
-        test_y = self.session.arena.test_y
+        test_y = self.session.data.test_y
         if last and len(test_y):
             score = f1_score(test_y, tested, average="macro", zero_division=0)
             self.history.macro_f1 = 100 * float(score)
@@ -255,9 +255,20 @@ class _Runner:
 
     def _report(self, record: EpochRecord) -> None:
         history, epochs = self.history, self.session.config.epochs
-        pace = history.seconds / record.epoch
-        rate = history.examples / max(history.seconds, 1e-9)
-        self.session.progress.epoch(self.job.name, record, rate, pace * (epochs - record.epoch))
+        told = f"loss {record.loss:.3f}"
+        if record.test is not None:
+            told += f"  test accuracy {record.test:.2f}"
+        elif record.selection is not None:
+            told += f"  accuracy on S {record.selection:.2f}"
+        told += f"  {history.examples / max(history.seconds, 1e-9):,.0f} examples/s"
+        self.session.progress.update(
+            self.job.name,
+            record.epoch,
+            epochs,
+            numbers=told,
+            line=f"{self.job.name}: epoch {record.epoch}/{epochs}  {told}",
+            seconds_left=history.seconds / record.epoch * (epochs - record.epoch),
+        )
         numbers = {"loss": record.loss, "selection": record.selection, "test": record.test}
         for tracker in self.session.trackers:
             tracker.log(
@@ -287,7 +298,7 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
         runner.build()
     while session.processes.agree(time.monotonic() + session.last_epoch < session.deadline):
         began = time.monotonic()
-        # Students of a resumed cohort may stand at different epochs: the hindmost go first.
+        # Students of a resumed cohort may stand at different epochs: the ones behind go first.
         active = [r for r in building if r.active]
         if not active:
             break

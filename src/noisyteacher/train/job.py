@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, get_args
 
@@ -14,55 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.data import Split, Views
+from noisyteacher.data import Inputs, Split, Views
+from noisyteacher.data.tensors import rows_in
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods.base import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
+from noisyteacher.methods import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
 
-Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _DIGEST_ROWS = 1000  # of a hundred gigabytes of images, all would take minutes
 ValRole: TypeAlias = Literal["gold", "pool", "out"]
-
-
-def gather_rows(inputs: Inputs, index: Tensor) -> Inputs:
-    """The rows of raw inputs, whether one tensor or several side by side."""
-    if isinstance(inputs, tuple):
-        return tuple(part.index_select(0, index) for part in inputs)
-    return inputs.index_select(0, index)
-
-
-def join(parts: Sequence[Inputs]) -> Inputs:
-    """Concatenate batches of the same structure."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if isinstance(first, tuple):
-        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
-    return torch.cat([part for part in parts if isinstance(part, Tensor)])
-
-
-def to_device(parts: Sequence[Inputs], device: torch.device) -> Inputs:
-    """Raw inputs of the same structure, one after the other on the device."""
-    first = parts[0]
-    if isinstance(first, tuple):
-        return tuple(_to_device(column, device) for column in zip(*parts, strict=True))
-    return _to_device([part for part in parts if isinstance(part, Tensor)], device)
-
-
-def _to_device(parts: Sequence[Tensor], device: torch.device) -> Tensor:
-    if len(parts) == 1:
-        return parts[0].to(device)
-    # Straight to their place: images may fill the device, and half of the host.
-    shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
-    joined = torch.empty(shape, dtype=parts[0].dtype, device=device)
-    for part, place in zip(parts, joined.split([len(part) for part in parts]), strict=True):
-        place.copy_(part)
-    return joined
-
-
-def rows_in(inputs: Inputs) -> int:
-    """How many rows raw inputs hold."""
-    return len(inputs[0]) if isinstance(inputs, tuple) else len(inputs)
 
 
 @dataclass(frozen=True)
@@ -212,7 +170,7 @@ class Problem:
         strangers = labels.ids[~np.isin(labels.ids, self.ids)]
         if len(strangers):
             warnings.warn(
-                f"{len(strangers)} of {len(labels)} labelled ids are not in the data "
+                f"{len(strangers)} of {len(labels)} labeled ids are not in the data "
                 f"({first_few(strangers.tolist())}); they are left unused.",
                 NoisyTeacherWarning,
                 stacklevel=3,
@@ -223,10 +181,10 @@ class Problem:
             raise InputError(f'val_role is "gold", "pool" or "out", not {val_role!r}.')
         parts, classes = self.split, self.data.classes
         parts.check(len(self.ids))
-        labelled = [parts.gold, parts.val] if val_role == "gold" else [parts.gold]
-        unlabelled = [parts.val, parts.pool] if val_role == "pool" else [parts.pool]
-        positions = np.concatenate([*labelled, *unlabelled]).astype(np.int64)
-        known = sum(len(part) for part in labelled)
+        labeled = [parts.gold, parts.val] if val_role == "gold" else [parts.gold]
+        unlabeled = [parts.val, parts.pool] if val_role == "pool" else [parts.pool]
+        positions = np.concatenate([*labeled, *unlabeled]).astype(np.int64)
+        known = sum(len(part) for part in labeled)
         y = np.full(len(positions), -1, np.int64)
         y[:known] = self.y[positions[:known]]
         wrong = positions[:known][(y[:known] < 0) | (y[:known] >= classes)]

@@ -1,58 +1,24 @@
-"""Bulk labelling: what a trained model says about many examples, as teacher labels."""
+"""Bulk labeling: a trained model's predictions on many examples, as teacher labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.data import Views
+from noisyteacher.data import Inputs, Views
+from noisyteacher.data.tensors import gather_rows, rows_in, to_device
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network
 from noisyteacher.train.config import TrainConfig
-from noisyteacher.train.job import BuildsModel, Inputs, gather_rows, rows_in, to_device
+from noisyteacher.train.job import BuildsModel
 
 # Temperatures at which per-view statistics are kept (UPS tempers its negatives by 2).
 VIEW_TEMPERATURES = (1.0, 2.0)
-
-
-@dataclass(frozen=True)
-class _Asker:
-    """A model on its device, asked batch by batch."""
-
-    model: Network
-    views: Views
-    device: torch.device
-
-    @torch.no_grad()
-    def logits_and_embedding(self, shown: Inputs, embeddings: bool) -> tuple[Tensor, Tensor | None]:
-        dtype = TrainConfig().autocast_dtype(self.device)
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            if not embeddings:
-                return self.model(shown).float(), None
-            embedding = self.model.embed(shown)
-            return self.model.classify(embedding).float(), embedding.float()
-
-    @torch.no_grad()
-    def view_statistics(
-        self, raw: Inputs, passes: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Mean and unbiased standard deviation over crop-and-resize views, (b, 2, L) each."""
-        crop = getattr(self.views, "crop", None)
-        if crop is None:
-            raise InputError("Per-view statistics need image views that can crop.")
-        runs = []
-        for _ in range(passes):
-            logits, _ = self.logits_and_embedding(crop(raw, generator), False)
-            tempered = [(logits / t).softmax(1) for t in VIEW_TEMPERATURES]
-            runs.append(torch.stack(tempered, dim=1))
-        stacked = torch.stack(runs)
-        return stacked.mean(0), stacked.std(0)
 
 
 def label(
@@ -84,30 +50,53 @@ def label(
     network = cast(Network, model.build())
     network.load_state_dict(state)
     network.eval().to(where, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    asker = _Asker(network, views, where)
     generator = torch.Generator(where).manual_seed(seed)
-    # An encoder may refuse an empty batch, so the columns of no rows are made without asking it.
+    # An encoder may refuse an empty batch, so the columns of no rows are made without it.
     found = {} if len(ids) else _no_rows(network, embeddings, view_passes)
-    for raw in _batches(inputs, batch_size, where):
-        for column, values in _ask(asker, raw, embeddings, view_passes, generator).items():
+    for first in range(0, len(ids), batch_size):
+        index = torch.arange(first, min(first + batch_size, len(ids)))
+        raw = to_device([gather_rows(inputs, index)], where)
+        logits, embedding = _predict(network, views.plain(raw), where, embeddings)
+        columns = {"logits": logits}
+        if embedding is not None:
+            columns["embedding"] = embedding
+        if view_passes:
+            mean, std = _view_statistics(network, views, raw, view_passes, generator)
+            columns |= {"view_mean": mean, "view_std": std}
+        for column, values in columns.items():
             found.setdefault(column, []).append(values.cpu().numpy())
-    columns = {column: np.concatenate(parts) for column, parts in found.items()}
+    arrays = {column: np.concatenate(parts) for column, parts in found.items()}
     return TeacherLabels.from_logits(
-        ids, columns.pop("logits"), classes=classes, k=k, extras=columns, teacher=name
+        ids, arrays.pop("logits"), classes=classes, k=k, extras=arrays, teacher=name
     )
 
 
-def _ask(
-    asker: _Asker, raw: Inputs, embeddings: bool, view_passes: int, generator: torch.Generator
-) -> dict[str, Tensor]:
-    logits, embedding = asker.logits_and_embedding(asker.views.plain(raw), embeddings)
-    columns = {"logits": logits}
-    if embedding is not None:
-        columns["embedding"] = embedding
-    if view_passes:
-        mean, std = asker.view_statistics(raw, view_passes, generator)
-        columns |= {"view_mean": mean, "view_std": std}
-    return columns
+@torch.no_grad()
+def _predict(
+    network: Network, shown: Any, device: torch.device, embeddings: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Logits (b, L), and where asked for the embedding (b, d)."""
+    dtype = TrainConfig().autocast_dtype(device)
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+        if not embeddings:
+            return network(shown).float(), None
+        embedding = network.embed(shown)
+        return network.classify(embedding).float(), embedding.float()
+
+
+def _view_statistics(
+    network: Network, views: Views, raw: Inputs, passes: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Mean and unbiased standard deviation over crop-and-resize views, (b, 2, L) each."""
+    crop = getattr(views, "crop", None)
+    if crop is None:
+        raise InputError("Per-view statistics need image views that can crop.")
+    runs = []
+    for _ in range(passes):
+        logits, _ = _predict(network, crop(raw, generator), generator.device)
+        runs.append(torch.stack([(logits / t).softmax(1) for t in VIEW_TEMPERATURES], dim=1))
+    stacked = torch.stack(runs)
+    return stacked.mean(0), stacked.std(0)
 
 
 def _no_rows(network: Network, embeddings: bool, view_passes: int) -> dict[str, list[np.ndarray]]:
@@ -118,9 +107,3 @@ def _no_rows(network: Network, embeddings: bool, view_passes: int) -> dict[str, 
         per_view = (len(VIEW_TEMPERATURES), network.classes)
         shapes |= {"view_mean": per_view, "view_std": per_view}
     return {column: [np.empty((0, *shape), np.float32)] for column, shape in shapes.items()}
-
-
-def _batches(inputs: Inputs, size: int, device: torch.device) -> Iterator[Inputs]:
-    for first in range(0, rows_in(inputs), size):
-        index = torch.arange(first, min(first + size, rows_in(inputs)))
-        yield to_device([gather_rows(inputs, index)], device)

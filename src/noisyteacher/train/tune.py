@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.methods.base import Method
+from noisyteacher.methods import Method
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.engine import Trained, train
 from noisyteacher.train.job import Job, TrainData

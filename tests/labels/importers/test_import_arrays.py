@@ -85,7 +85,7 @@ def test_files_that_are_no_arrays(tmp_path: Path, content: bytes) -> None:
         with pytest.raises(InputError, match="not a readable NumPy file"):
             import_array(tmp_path / name, ids=IDS)
     (tmp_path / "ids.npy").write_bytes(content)
-    with pytest.raises(InputError, match=r"ids.npy holds no ids"):
+    with pytest.raises(InputError, match=r"ids.npy is not a readable NumPy file"):
         read_ids(tmp_path / "ids.npy")
 
 

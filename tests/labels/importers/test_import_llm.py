@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.io import formats
 from noisyteacher.labels.importers import (
     ImportSettings,
     LlmImport,
@@ -20,9 +21,9 @@ from noisyteacher.labels.importers import (
     parse_classes,
     with_synonyms,
 )
-from noisyteacher.labels.importers import lines as lines_module
 from noisyteacher.labels.importers.answers import Answers
-from noisyteacher.labels.importers.llm_line import LineReader, without_later_positions
+from noisyteacher.labels.importers.llm import LineReader
+from noisyteacher.labels.importers.responses import without_later_positions
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TWO = parse_classes("positive,negative")
@@ -136,7 +137,7 @@ def test_a_retried_example_may_stand_twice_if_only_one_has_a_label(tmp_path: Pat
 def test_line_endings_and_byte_order_mark(
     tmp_path: Path, ending: str, mark: str, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines_module, "_BLOCK_BYTES", 100)  # many blocks, cut within lines
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", 100)  # many blocks, cut within lines
     found = [plain_line("a", 0.6, 0.4), "", plain_line("b", 0.3, 0.7), plain_line("é", 0.2, 0.8)]
     path = tmp_path / "answers.jsonl"
     path.write_bytes((mark + ending.join(found) + (ending if last else "")).encode())
@@ -225,7 +226,7 @@ def test_ids_of_two_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     path = written(tmp_path, *lines)
     with pytest.raises(InputError, match="all strings or all integers"):
         read(path)
-    monkeypatch.setattr(lines_module, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", 100)
     with pytest.raises(InputError, match="all strings or all integers"):
         read(path)
 

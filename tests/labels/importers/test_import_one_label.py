@@ -20,7 +20,7 @@ from noisyteacher.labels.importers import (
     parse_classes,
     with_synonyms,
 )
-from noisyteacher.labels.importers.one_label import is_labelled, spread
+from noisyteacher.labels.importers.one_label import is_labeled, spread
 
 SURE = "id,text,label,confidence\na,x,cat,0.9\nb,y,dog,0.6\nc,z,bird,0.8\n"
 HARD = "id,label\na,cat\nb,dog\nc,cat\n"
@@ -164,13 +164,17 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such confidence": (
         SURE,
         {"confidence_column": "sure"},
-        r"no column 'sure'; .* confidence_column= \(--confidence-column\)",
+        r"no confidence column: looked for 'sure' .*ce_column= \(--confidence-column\)",
     ),
-    "no such label": (SURE, {"label_column": "said"}, r"no column 'said'; .*\(--label-column\)"),
+    "no such label": (
+        SURE,
+        {"label_column": "said"},
+        r"no label column: looked for 'said' .*\(--label-column\)",
+    ),
     "confidence alone": (
         SURE.replace("label", "said"),
         {"confidence_column": "confidence"},
-        r"no column of labels among 'id', 'text', 'said', .*\(--label-column\)",
+        r"no label column: .* among 'id', 'text', 'said', .*\(--label-column\)",
     ),
     "no labels": ("id,label\na,\n", {}, "'label' has no labels"),
     "one label": ("id,label\na,x\nb,x\n", {}, "all labels in 'label' are 'x'; name the other"),
@@ -189,7 +193,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "another class": (
         SURE,
         {"classes": parse_classes("cat,dog")},
-        "the labels 'bird' in 'label' are not among the classes 'cat', 'dog'",
+        "the labels 'bird', which are not among the teacher's classes 'cat', 'dog'",
     ),
 }
 
@@ -251,4 +255,4 @@ def test_json_lines_with_labels_are_told_from_answers(
     tmp_path: Path, line: str, labelled: bool
 ) -> None:
     (path,) = csv(tmp_path, line, "x.jsonl")
-    assert is_labelled(path) is labelled
+    assert is_labeled(path) is labelled

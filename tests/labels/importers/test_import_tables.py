@@ -108,7 +108,7 @@ WRONG = {
     "no id column": (
         CSV.replace("id,", "key,"),
         None,
-        "no column 'id'; its columns are 'key', 'te",
+        "no id column: looked for 'id', 'ID', 'Id' among 'key', 'te",
     ),
     "no such class": (
         CSV,
@@ -141,9 +141,9 @@ def test_wrong_tables(tmp_path: Path, content: str, classes: str | None, problem
 
 
 def test_wrong_lists(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="2 values in row 0 and 1 in row 1"):
+    with pytest.raises(InputError, match="a list of 2 values in row 0 and one of 1 in row 1"):
         import_table(parquet(tmp_path, id=[1, 2], probs=[[0.5, 0.5], [1.0]]))
-    with pytest.raises(InputError, match="'probs' has 1 empty lists"):
+    with pytest.raises(InputError, match="'probs' has 1 empty values"):
         import_table(parquet(tmp_path, id=[1, 2], probs=[[0.5, 0.5], None]))
     with pytest.raises(InputError, match="not lists of numbers"):
         import_table(parquet(tmp_path, id=[1], probs=[0.5]), list_column="probs")

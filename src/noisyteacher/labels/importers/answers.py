@@ -28,7 +28,7 @@ from math import exp
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.labels.importers.classes import ClassAnswers
+from noisyteacher.io.classes import ClassAnswers
 
 NO_CLASS = -1
 SEVERAL_CLASSES = -2

@@ -14,11 +14,16 @@ import orjson
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.labels.checks import clean_classes
-from noisyteacher.labels.class_names import places_of
-from noisyteacher.labels.importers.classes import ClassAnswers
-from noisyteacher.labels.importers.lines import line_blocks
-from noisyteacher.labels.importers.user_tables import LABEL_COLUMNS, first_present, is_list
+from noisyteacher.io.classes import (
+    ClassAnswers,
+    clean_classes,
+    label_numbers,
+    label_texts,
+    may_be_labels,
+)
+from noisyteacher.io.columns import is_list, numbers_in
+from noisyteacher.io.formats import line_blocks
+from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
 TEACHER_COLUMNS = (
@@ -39,7 +44,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 _MANY_CLASSES = 100
 
 
-class Labelled(NamedTuple):
+class LabeledRows(NamedTuple):
     """What the rows say: which rows have a label, (m, L) their probabilities, and the classes."""
 
     kept: npt.NDArray[np.bool_]
@@ -47,7 +52,7 @@ class Labelled(NamedTuple):
     classes: tuple[str, ...]
 
 
-def is_labelled(path: Path) -> bool:
+def is_labeled(path: Path) -> bool:
     """Whether a .jsonl file is a table of labels, and not an LLM's answers, by its first line."""
     for block in line_blocks(path):
         for line in block.lines:
@@ -75,27 +80,11 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     if len([name for name in floats if name not in CONFIDENCE_COLUMNS]) > 1:
         return None
-    named = [field.name for field in table.schema if _may_be_labels(field.type)]
+    named = [field.name for field in table.schema if may_be_labels(field.type)]
     return first_present(TEACHER_COLUMNS, named)
 
 
-def with_text_labels(table: Any, column: str, where: str) -> Any:
-    """The table with its labels as text, as a CSV has them: the label 1 is the class "1"."""
-    if column not in table.column_names:
-        return table
-    labels = table[column]
-    if pa.types.is_dictionary(labels.type):
-        labels = labels.cast(labels.type.value_type)
-    if not _may_be_labels(labels.type):
-        raise InputError(
-            f"{where}: the column {column!r} holds {labels.type}; labels are class names or whole "
-            "numbers."
-        )
-    place = table.column_names.index(column)
-    return table.set_column(place, column, labels.cast(pa.string()))
-
-
-def read_labelled(
+def read_labeled(
     table: Any,
     column: str,
     confidence_column: str | None,
@@ -103,27 +92,28 @@ def read_labelled(
     where: str,
     *,
     found: bool,
-) -> Labelled:
-    """The labels in ``column``, which are text, and their probabilities.
+) -> LabeledRows:
+    """The labels in ``column`` and their probabilities; rows without a label are left out.
 
-    ``found``: nobody named the column, so the note has to. Rows without a label are left out.
+    ``found``: nobody named the column, so the note has to.
     """
-    said = table[column].to_pylist()
-    kept = np.array([bool(label and label.strip()) for label in said])
-    names = [label.strip() for label, there in zip(said, kept, strict=True) if there]
+    texts = label_texts(table[column], f"{where}: the column {column!r}")
+    names = [text for text in texts if text is not None]
     if not names:
         raise InputError(f"{where}: the column {column!r} has no labels.")
-    if len(names) < len(said):
-        text = f"{where}: {len(said) - len(names)} rows have no label and are left out."
-        warnings.warn(text, NoisyTeacherWarning, stacklevel=4)
     known = _found_classes(names, column, where) if classes is None else tuple(classes)
-    y = _places(names, known, classes, column, where)
+    y = label_numbers(texts, known, where, _synonyms(classes))
+    kept = y >= 0
+    if not kept.all():
+        _warn(f"{where}: {(~kept).sum()} rows have no label and are left out.")
+    table, y = table.filter(pa.array(kept)), y[kept]
     told = f"the column {column!r} holds the labels"
     if confidence_column is None:
-        confidence_column, doubt = _find_confidence(table, kept, column)
+        confidence_column, doubt = _find_confidence(table, column)
         found, told = found or confidence_column is not None, told + doubt
     else:
-        _check_confidence(table, kept, confidence_column, where)
+        find_column("confidence", confidence_column, (), table.column_names, where)
+        _check_confidence(numbers_in(table, confidence_column, where), confidence_column, where)
     if confidence_column is not None:
         told += f", {confidence_column!r} the probability of each"
     if classes is None:
@@ -135,11 +125,21 @@ def read_labelled(
             "class at best"
         )
     else:
-        confidence = _numbers(table[confidence_column])[kept]
+        confidence = _numbers(table[confidence_column])
     if found or classes is None or confidence_column is None:
-        warnings.warn(f"{where}: {told}.", NoisyTeacherWarning, stacklevel=4)
-    _warn_of_less_than_others(confidence, len(known), confidence_column, where)
-    return Labelled(kept, spread(y, confidence, len(known)), known)
+        _warn(f"{where}: {told}.")
+    below = (confidence < 1 / len(known)) & ~_is_tie(confidence, len(known))
+    if below.any():
+        _warn(
+            f"{where}: in {below.sum()} of {len(below)} rows {confidence_column!r} is below "
+            f"1/{len(known)}, so that other classes are more probable than the label; is it the "
+            "probability of the label, and not that of one class throughout?"
+        )
+    return LabeledRows(kept, spread(y, confidence, len(known)), known)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, NoisyTeacherWarning, stacklevel=4)
 
 
 def spread(
@@ -169,20 +169,6 @@ def _is_tie(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np
     return tie
 
 
-def _warn_of_less_than_others(
-    confidence: npt.NDArray[np.float64], classes: int, column: str | None, where: str
-) -> None:
-    below = (confidence < 1 / classes) & ~_is_tie(confidence, classes)
-    if below.any():
-        warnings.warn(
-            f"{where}: in {below.sum()} of {len(below)} rows {column!r} is below 1/{classes}, so "
-            "that other classes are more probable than the label; is it the probability of the "
-            "label, and not that of one class throughout?",
-            NoisyTeacherWarning,
-            stacklevel=5,
-        )
-
-
 def _found_classes(names: Sequence[str], column: str, where: str) -> tuple[str, ...]:
     found = set(names)
     if len(found) > max(_MANY_CLASSES, len(names) // 2):
@@ -200,39 +186,22 @@ def _found_classes(names: Sequence[str], column: str, where: str) -> tuple[str, 
     return clean_classes(sorted(found, key=lambda name: (int(name) if whole else 0, name)))
 
 
-def _places(
-    names: Sequence[str],
-    known: Sequence[str],
-    classes: ClassAnswers | None,
-    column: str,
-    where: str,
-) -> npt.NDArray[np.int64]:
-    """(n,) the class of each label: its name, a synonym, or a number where all are numbers."""
-    used = list(dict.fromkeys(names))
-    place = {name: i for i, name in enumerate(known)}
-    for i, synonyms in enumerate((classes or {}).values()):
-        for other in synonyms:
-            if place.setdefault(other, i) != i and other not in known:
+def _synonyms(classes: ClassAnswers | None) -> dict[str, int]:
+    """Each synonym with the number of its class."""
+    place: dict[str, int] = {}
+    for number, answers in enumerate((classes or {}).values()):
+        for other in answers:
+            if place.setdefault(other, number) != number and other not in (classes or {}):
                 raise InputError(f"{other!r} is a synonym of several classes.")
-    if not any(name in place for name in used):
-        place = places_of(used, known, where)
-    strange = [name for name in used if name not in place]
-    if strange:
-        raise InputError(
-            f"{where}: the labels {first_few(strange)} in {column!r} are not among the classes "
-            f"{first_few(known, 10)}."
-        )
-    return np.array([place[name] for name in names], np.int64)
+    return place
 
 
-def _find_confidence(
-    table: Any, kept: npt.NDArray[np.bool_], label_column: str
-) -> tuple[str | None, str]:
+def _find_confidence(table: Any, label_column: str) -> tuple[str | None, str]:
     """A column of confidences by its name, and what to tell of those that cannot be ones."""
     told = ""
     for name in CONFIDENCE_COLUMNS:
         if name in table.column_names and name != label_column and _is_number(table[name].type):
-            values = _numbers(table[name])[kept]
+            values = _numbers(table[name])
             if _in_range(values).all():
                 return name, told
             told += f", {name!r} is not read because not all of it lies between 0 and 1"
@@ -240,18 +209,12 @@ def _find_confidence(
     return None, told
 
 
-def _percentages(values: npt.NDArray[np.float64]) -> str:
+def _percentages(values: npt.NDArray[Any]) -> str:
     like = ((values >= 0) & (values <= 100)).all()
     return " (these look like percentages: divide them by 100)" if like else ""
 
 
-def _check_confidence(table: Any, kept: npt.NDArray[np.bool_], column: str, where: str) -> None:
-    kind = table[column].type
-    if not _is_number(kind):
-        raise InputError(f"{where}: the column {column!r} holds {kind}, not numbers.")
-    values = _numbers(table[column])[kept]
-    if empty := int(np.isnan(values).sum()):
-        raise InputError(f"{where}: the column {column!r} has {empty} empty values.")
+def _check_confidence(values: npt.NDArray[Any], column: str, where: str) -> None:
     if not _in_range(values).all():
         raise InputError(
             f"{where}: confidences lie between 0 and 1, but those in {column!r} go from "
@@ -259,7 +222,7 @@ def _check_confidence(table: Any, kept: npt.NDArray[np.bool_], column: str, wher
         )
 
 
-def _in_range(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _in_range(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return (values >= 0) & (values <= 1)
 
 
@@ -271,14 +234,6 @@ def _numbers(column: Any) -> npt.NDArray[np.float64]:
 def _is_number(kind: Any) -> bool:
     decimal = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return bool(decimal or pa.types.is_integer(kind))
-
-
-def _may_be_labels(kind: Any) -> bool:
-    """Whether an Arrow type is one of labels; decimal numbers are what a regression predicts."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    numbers = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return bool(text or numbers or pa.types.is_null(kind))
 
 
 def _is_lists(column: Any) -> bool:

@@ -14,11 +14,14 @@ Only the first choice is read.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from noisyteacher.labels.importers.answers import Position, Positions
 
 _ID_KEYS = ("custom_id", "id", "request_id")
+_BETWEEN_POSITIONS = re.compile(rb'\}\]\}, ?\{"token":')
+_END_OF_POSITIONS = b"}]}]"
 
 
 class BadLineError(Exception):
@@ -161,3 +164,17 @@ def _positions(choice: dict[str, Any]) -> Positions | None:
         content = logprobs["content"]
         return None if content is None else ChatPositions(content)
     return CompletionPositions(logprobs)
+
+
+def without_later_positions(line: bytes) -> bytes | None:
+    """The line of a chat completion with the first of several positions only; None if unsure.
+
+    In JSON the marks between two positions cannot stand inside a string: its quotation marks would
+    have a backslash. Those at the end can; what is left is then no JSON, and all is read after all.
+    From several choices the first position of the first one is left, and the end of the last.
+    """
+    between = _BETWEEN_POSITIONS.search(line)
+    if between is None:
+        return None
+    end = line.rfind(_END_OF_POSITIONS, between.end())
+    return None if end < 0 else line[: between.start() + 3] + line[end + 3 :]

@@ -1,0 +1,359 @@
+"""The alpha curve with its band, what it says of the pool, and how it differs between classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.optimize import isotonic_regression
+from scipy.stats import chi2, norm
+
+from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval, percentiles
+from noisyteacher.auditing.quality import RowSummary, ValReading
+from noisyteacher.noise.isotonic import fit_step_isotonic, step_value
+from noisyteacher.noise.teacher import MIN_CLASS_ROWS
+
+_GRID_POINTS = 101
+# Isotonic bands shrink like n^(-1/2) where the curve is a step and like n^(-1/3) where it rises.
+_SLOWEST, _FASTEST = 1 / 3, 1 / 2
+_FEW_GOLD_ROWS = 10
+_ROWS_PER_STRATUM = 50
+_FEWEST_ROWS = 10  # of a predicted class, to call it broken
+_BROKEN_BY = 0.15  # less right than its margins promise
+_BROKEN_P = 0.01  # by chance, over all classes together
+
+
+@dataclass(frozen=True)
+class ValGroup:
+    """Rows of V with neighboring margins."""
+
+    rows: int
+    margin: float  # their mean
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class AlphaCurve:
+    """alpha(x) against the margin, before the lower bound, with a pointwise 95 % band.
+
+    The bootstrap of an isotonic fit is a guide to its spread, not an exact interval.
+    """
+
+    margin: list[float]  # percentiles of the pool's margins
+    alpha: list[float]
+    low: list[float]
+    high: list[float]
+    pool_share: list[float]  # of the pool, at margins up to this one and above the one before
+    val_groups: list[ValGroup]  # what the curve was fitted to, up to 20 groups
+    band_width: float  # mean over the pool of high - low
+    rows_to_halve_band: int  # how many rows V should have for a band half as wide
+
+
+@dataclass(frozen=True)
+class PoolTrust:
+    """How much of the pool the noise model trusts."""
+
+    rows: int
+    mean_alpha: Interval
+    share_at_lower_bound: Interval
+    effective_labels: Interval  # sum of (2 alpha - 1)^2, in gold labels
+    k_rows: dict[int, int]  # k(x) -> pool rows that have it
+    k_median: float
+    unreachable_share: float  # of rows with k = L because k(x) lay beyond the stored classes
+
+
+@dataclass(frozen=True)
+class StepFits:
+    """Isotonic fits to reweighted copies of V, all on the knots of V itself."""
+
+    knots: Float[np.ndarray, " m"]
+    knot: Int[np.ndarray, " n"]  # of each row
+    right: Float[np.ndarray, " n"]
+
+    @classmethod
+    def of(cls, margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> StepFits:
+        knots, knot = np.unique(margin, return_inverse=True)
+        return cls(knots, knot, right.astype(np.float64))
+
+    def fit(self, weight: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
+        """The step function's value at every knot, also at those whose rows weigh nothing."""
+        total = np.bincount(self.knot, weight, len(self.knots))
+        hits = np.bincount(self.knot, weight * self.right, len(self.knots))
+        seen = total > 0
+        fitted = isotonic_regression(hits[seen] / total[seen], weights=total[seen]).x
+        # A query takes the value at the next knot that is there, the last one beyond the end.
+        following = np.cumsum(seen, dtype=np.int64) - seen.astype(np.int64)
+        return np.asarray(fitted[np.minimum(following, len(fitted) - 1)])
+
+    def at(self, margin: Float[np.ndarray, " q"]) -> Int[np.ndarray, " q"]:
+        """The knot whose value each margin takes."""
+        return np.minimum(np.searchsorted(self.knots, margin), len(self.knots) - 1)
+
+
+def effective_labels(alpha: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """What a teacher label is worth in gold labels: (2 alpha - 1)^2, and 0 below 1/2.
+
+    Of two equally likely classes, a label that names the right one with chance alpha carries this
+    share of a gold label's Fisher information: nothing at 1/2, where SLaM ignores it, all at 1.
+    """
+    return np.asarray((2 * np.maximum(alpha, 0.5) - 1) ** 2)
+
+
+def margin_grid(pool_margin: Float[np.ndarray, " p"]) -> Float[np.ndarray, " g"]:
+    """Where curves are shown: at the pool's percentiles, from its lowest margin to its highest."""
+    shares = np.linspace(0.0, 1.0, _GRID_POINTS)
+    return np.unique(np.quantile(pool_margin, shares, method="higher"))
+
+
+def fit_alpha_curve(
+    margin: Float[np.ndarray, " n"],
+    right: Bool[np.ndarray, " n"],
+    pool_margin: Float[np.ndarray, " p"],
+    lower_bound: float,
+    bootstrap: Bootstrap,
+) -> tuple[AlphaCurve, dict[str, Interval]]:
+    """The curve, and the intervals of PoolTrust's numbers by name."""
+    fits = StepFits.of(margin, right)
+    grid = margin_grid(pool_margin)
+    pool_at_knot = np.bincount(fits.at(pool_margin), minlength=len(fits.knots))
+    pool_share = np.bincount(np.searchsorted(grid, pool_margin)) / len(pool_margin)
+    at_grid = fits.at(grid)
+
+    def pool_numbers(value: Float[np.ndarray, " m"]) -> list[float]:
+        alpha = np.maximum(value, lower_bound)
+        worth = effective_labels(value) @ pool_at_knot
+        bound = pool_at_knot[value <= lower_bound].sum() / len(pool_margin)
+        return [float(alpha @ pool_at_knot / len(pool_margin)), float(bound), float(worth)]
+
+    value = fits.fit(np.ones(len(margin)))
+    drawn_curves, drawn_numbers = [], []
+    for weights in bootstrap.weights():
+        for weight in weights:
+            drawn = fits.fit(weight)
+            drawn_curves.append(drawn[at_grid])
+            drawn_numbers.append(pool_numbers(drawn))
+    low, high = percentiles(np.array(drawn_curves))
+    width = float((high - low) @ pool_share)
+    names = ("mean_alpha", "share_at_lower_bound", "effective_labels")
+    numbers = {
+        name: interval(now, draws)
+        for name, now, draws in zip(
+            names, pool_numbers(value), np.array(drawn_numbers).T, strict=True
+        )
+    }
+    wanted = len(margin) * _growth_to_halve(fits, at_grid, pool_share, width, bootstrap)
+    curve = AlphaCurve(
+        margin=grid.tolist(),
+        alpha=value[at_grid].tolist(),
+        low=low.tolist(),
+        high=high.tolist(),
+        pool_share=pool_share.tolist(),
+        val_groups=_grouped(margin, right),
+        band_width=width,
+        rows_to_halve_band=_two_digits(wanted),
+    )
+    return curve, numbers
+
+
+def _growth_to_halve(
+    fits: StepFits,
+    at_grid: Int[np.ndarray, " g"],
+    pool_share: Float[np.ndarray, " g"],
+    width: float,
+    bootstrap: Bootstrap,
+) -> float:
+    """How many times larger V should be, from how the band widens when a quarter of V is drawn."""
+    quarter = replace(
+        bootstrap, draws=max(1, bootstrap.rows // 4), replicates=min(bootstrap.replicates, 200)
+    )
+    drawn = [fits.fit(weight)[at_grid] for weights in quarter.weights() for weight in weights]
+    low, high = percentiles(np.array(drawn))
+    wider = float((high - low) @ pool_share)
+    rate = np.log(wider / width) / np.log(4) if width > 0 and wider > 0 else _FASTEST
+    return float(2 ** (1 / np.clip(rate, _SLOWEST, _FASTEST)))
+
+
+def _grouped(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> list[ValGroup]:
+    groups = np.array_split(np.argsort(margin, kind="stable"), min(20, max(1, len(margin) // 10)))
+    return [
+        ValGroup(len(rows), float(margin[rows].mean()), float(right[rows].mean()))
+        for rows in groups
+    ]
+
+
+def _two_digits(number: float) -> int:
+    return int(float(f"{number:.1e}"))
+
+
+# -- classes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """One class on V and in the pool; None where there are no rows to tell."""
+
+    name: str
+    gold_rows: int
+    predicted_rows: int  # rows of V that the teacher gives this class
+    precision: float | None  # how often it is right when it says so
+    recall: float | None  # how much of the class it finds
+    expected_precision: float | None  # what the margins promise, all classes taken together
+    confused_with: str | None  # what its wrong answers most often are in truth
+    gold_share: float  # of V
+    predicted_share: float  # of V
+    pool_share: float  # of the pool's predictions
+    broken: bool  # much less right than its margins promise
+    alpha: list[float] | None  # its own alpha curve at the grid of margins, given rows enough
+
+
+@dataclass(frozen=True)
+class ClassCurves:
+    """Whether alpha depends on the class that the teacher names, and not on the margin alone.
+
+    The generalized Cochran, Mantel and Haenszel test of right answers against predicted classes,
+    within groups of neighboring margins. Classes with fewer than 50 rows are tested as one.
+    """
+
+    tested: int  # classes with rows enough for a curve of their own
+    p_value: float | None  # None with nothing to compare
+    effect: float  # how far accuracies are from what margins promise, less what chance explains
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """All classes, and the test of their curves."""
+
+    classes: list[ClassReport]
+    curves: ClassCurves
+    few_gold: list[str]  # classes with fewer than 10 rows in V
+    few_predicted: list[str]  # classes with fewer than 50 predicted rows: no curve of their own
+    never_predicted: list[str]  # classes of V that the teacher never names on V
+
+
+@dataclass(frozen=True)
+class _Stratum:
+    """Rows with neighboring margins, by group."""
+
+    rows: Float[np.ndarray, " c"]
+    excess: Float[np.ndarray, " c"]  # right answers beyond the stratum's share of them
+    chance: float  # scale of the excess's covariance, were it drawn without regard to groups
+
+    @property
+    def variance(self) -> Float[np.ndarray, " c"]:
+        return np.asarray(self.chance * self.rows * (self.rows.sum() - self.rows))
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "c c"]:
+        both = self.rows.sum() * np.diag(self.rows) - np.outer(self.rows, self.rows)
+        return np.asarray(self.chance * both)
+
+
+def report_classes(val: ValReading, pool: RowSummary, names: Sequence[str]) -> PerClass:
+    """Report each class; ``names`` are all L of them."""
+    gold = np.bincount(val.y, minlength=len(names))
+    predicted = np.bincount(val.predicted, minlength=len(names))
+    never = [n for n, g, p in zip(names, gold, predicted, strict=True) if g > 0 and p == 0]
+    return PerClass(
+        classes=_reports(val, pool, names, gold, predicted),
+        curves=compare_curves(val),
+        few_gold=[n for n, g in zip(names, gold, strict=True) if g < _FEW_GOLD_ROWS],
+        few_predicted=[n for n, p in zip(names, predicted, strict=True) if p < MIN_CLASS_ROWS],
+        never_predicted=never,
+    )
+
+
+def compare_curves(val: ValReading) -> ClassCurves:
+    """Test whether right answers depend on the predicted class at equal margins."""
+    predicted = np.bincount(val.predicted, minlength=val.num_classes)
+    enough = predicted >= MIN_CLASS_ROWS
+    group = np.where(enough, np.cumsum(enough) - 1, enough.sum())[val.predicted]
+    groups = int(enough.sum()) + bool((predicted[~enough] > 0).any())
+    excess, covariance = np.zeros(groups), np.zeros((groups, groups))
+    for stratum in _strata(val, group, groups):
+        excess += stratum.excess
+        covariance += stratum.covariance
+    variance = np.diag(covariance)
+    if groups < 2 or not variance.any():
+        return ClassCurves(int(enough.sum()), None, 0.0)
+    statistic = float(excess @ np.linalg.pinv(covariance, rcond=1e-10, hermitian=True) @ excess)
+    # Squared differences are too large by their variance, on average.
+    squared = (excess**2 - variance) / np.bincount(group, minlength=groups)
+    effect = float(np.sqrt(max(0.0, squared.sum() / len(val))))
+    return ClassCurves(int(enough.sum()), float(chi2.sf(statistic, groups - 1)), effect)
+
+
+def _strata(val: ValReading, group: Int[np.ndarray, " n"], groups: int) -> Iterator[_Stratum]:
+    strata = np.clip(len(val) // _ROWS_PER_STRATUM, 1, 50)
+    for rows in np.array_split(np.argsort(val.margin, kind="stable"), strata):
+        n, hits = len(rows), int(val.right[rows].sum())
+        count = np.bincount(group[rows], minlength=groups).astype(np.float64)
+        excess = np.bincount(group[rows], val.right[rows], groups) - count * hits / n
+        yield _Stratum(count, excess, hits * (n - hits) / (n**2 * max(1, n - 1)))
+
+
+def _reports(
+    val: ValReading,
+    pool: RowSummary,
+    names: Sequence[str],
+    gold: Int[np.ndarray, " c"],
+    predicted: Int[np.ndarray, " c"],
+) -> list[ClassReport]:
+    hits = np.bincount(val.y[val.right], minlength=len(names))
+    excess, variance = np.zeros(len(names)), np.zeros(len(names))
+    for stratum in _strata(val, val.predicted, len(names)):
+        excess += stratum.excess
+        variance += stratum.variance
+    confused = _most_confused(val, len(names))
+    shares = [gold / len(val), predicted / len(val)]
+    shares.append(np.bincount(pool.predicted, minlength=len(names)) / len(pool))
+    reports, grid = [], margin_grid(pool.margin)
+    broken = _broken(excess, variance, predicted)
+    for c, name in enumerate(names):
+        said, true = int(predicted[c]), int(gold[c])
+        gold_share, predicted_share, pool_share = (float(share[c]) for share in shares)
+        reports.append(
+            ClassReport(
+                name=name,
+                gold_rows=true,
+                predicted_rows=said,
+                precision=float(hits[c] / said) if said else None,
+                recall=float(hits[c] / true) if true else None,
+                expected_precision=float((hits[c] - excess[c]) / said) if said else None,
+                confused_with=names[confused[c]] if confused[c] >= 0 else None,
+                gold_share=gold_share,
+                predicted_share=predicted_share,
+                pool_share=pool_share,
+                broken=bool(broken[c]),
+                alpha=_own_curve(val, c, grid) if said >= MIN_CLASS_ROWS else None,
+            )
+        )
+    return reports
+
+
+def _broken(
+    excess: Float[np.ndarray, " c"], variance: Float[np.ndarray, " c"], rows: Int[np.ndarray, " c"]
+) -> Bool[np.ndarray, " c"]:
+    """Far less right than the margins promise, and not by chance."""
+    enough = rows >= _FEWEST_ROWS
+    worst = norm.ppf(_BROKEN_P / max(1, int(enough.sum())))
+    far = excess < -_BROKEN_BY * rows
+    return np.asarray(enough & far & (excess < worst * np.sqrt(variance)))
+
+
+def _most_confused(val: ValReading, classes: int) -> Int[np.ndarray, " c"]:
+    """The truth behind most wrong answers of each predicted class; -1 where none is wrong."""
+    wrong = ~val.right
+    pair, count = np.unique(val.predicted[wrong] * classes + val.y[wrong], return_counts=True)
+    most = np.full(classes, -1)
+    order = np.lexsort((-pair, count))  # the largest comes last and stays; of equal, the lower
+    most[pair[order] // classes] = pair[order] % classes
+    return most
+
+
+def _own_curve(val: ValReading, label: int, grid: Float[np.ndarray, " g"]) -> list[float]:
+    own = val.predicted == label
+    curve = fit_step_isotonic(val.margin[own], val.right[own].astype(np.float64))
+    values: list[float] = step_value(curve, grid).tolist()
+    return values

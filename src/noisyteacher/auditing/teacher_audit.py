@@ -1,0 +1,314 @@
+"""The audit of a teacher: what the user hands in is checked once, measured and judged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from noisyteacher.auditing.bootstrap import Bootstrap
+from noisyteacher.auditing.findings import Finding, find
+from noisyteacher.auditing.measurements import Case, Numbers, measure
+from noisyteacher.auditing.probe import GoldInputs, read_features, take_features
+from noisyteacher.auditing.recommend import Recommendation, recommend
+from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning, first_few
+from noisyteacher.io.classes import class_numbers
+from noisyteacher.io.ids import IdLookup, check_unique, clean_ids
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.checks import as_array, check_shape
+from noisyteacher.methods import Method
+from noisyteacher.noise.isotonic import Number
+from noisyteacher.noise.rows import LabelsOrProbs
+from noisyteacher.noise.teacher import TeacherNoise
+
+_FEWEST_REPLICATES = 50
+_WIDTH = 96
+_CLASSES_SHOWN, _MARGINS_SHOWN, _NAME_SHOWN = 10, 6, 22
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """Everything the audit found; ``str(audit)`` is the summary for people."""
+
+    numbers: Numbers
+    findings: list[Finding]
+    recommendation: Recommendation
+
+    @property
+    def warnings(self) -> list[str]:
+        """The findings that speak against using the labels, or this audit, as they are."""
+        return [finding.text for finding in self.findings if finding.warning]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and texts, ready for JSON; methods as their repr."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+    def summary(self) -> str:
+        """The audit in plain lines of text."""
+        return _summarize(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        numbers = self.numbers
+        return (
+            f"Audit(teacher={numbers.teacher!r}, val_rows={numbers.val_rows}, "
+            f"pool_rows={numbers.pool_rows}, accuracy={numbers.quality.accuracy.value:.3f}, "
+            f"warnings={len(self.warnings)}, recommended={self.recommendation.method!r})"
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Method):
+        return repr(value)
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def audit(
+    labels: LabelsOrProbs,
+    y: Any,
+    ids: Any = None,
+    *,
+    pool: LabelsOrProbs | None = None,
+    inputs: Any = None,
+    gold_ids: Any = None,
+    gold_y: Any = None,
+    gold_inputs: Any = None,
+    kind: str | None = None,
+    lower_bound: Number = 0.5,
+    threshold: Number = 0.9,
+    replicates: int = 1000,
+    seed: int = 0,
+) -> Audit:
+    """Measure a teacher on V and say whether, and how, to distill it.
+
+    Args:
+        labels: what the teacher said: TeacherLabels, or probabilities (n, L). Rows that are not
+            V's or A's are the pool, unless ``pool`` is given.
+        y: the true classes of V, (v,), as numbers or class names.
+        ids: the ids of V's rows, (v,); by default all rows of ``labels`` are V, in their order.
+            Rows that the teacher did not label are left out, with a warning.
+        pool: what the teacher said of the pool, when it is kept apart.
+        inputs: V's inputs for the gold-only probe: texts, or numbers (v, ...) such as embeddings.
+        gold_ids: ids of A, which the teacher may have been trained on.
+        gold_y, gold_inputs: A's classes and inputs, so that the probe learns from A too.
+        kind: "text", "image" or "table": what the student will read; by default as ``inputs``.
+        lower_bound, threshold: those of ``TeacherNoise``.
+        replicates, seed: of the bootstrap.
+    """
+    if replicates < _FEWEST_REPLICATES:
+        raise InputError(f"replicates must be at least {_FEWEST_REPLICATES}, not {replicates}.")
+    if kind not in (None, "text", "image", "table"):
+        raise InputError(f'kind must be "text", "image" or "table", not {kind!r}.')
+    store = _as_labels(labels)
+    truth = class_numbers(y, store.classes)
+    val_ids = store.ids if ids is None else _unique(ids)
+    if len(val_ids) != len(truth):
+        raise InputError(f"{len(truth)} true classes were given for {len(val_ids)} rows of V.")
+    probed = _probe_inputs(inputs, gold_inputs, gold_y, len(truth), store)
+    labeled = np.flatnonzero(labeled_rows(val_ids, store))
+    a_ids = store.ids[:0] if gold_ids is None else _unique(gold_ids)
+    given_pool = None if pool is None else _given_pool(pool, labels, store)
+    case = Case(
+        val=store if ids is None else store.take(val_ids[labeled]),
+        y=truth[labeled],
+        pool=_pool(store, given_pool, val_ids, a_ids),
+        gold_ids=a_ids,
+        given_pool_ids=val_ids[:0] if given_pool is None else given_pool.ids,
+        inputs=None if probed is None else replace(probed, val=take_features(probed.val, labeled)),
+        noise=TeacherNoise(lower_bound=lower_bound, threshold=threshold),
+        bootstrap=Bootstrap(len(labeled), replicates, seed),
+    )
+    numbers = measure(case)
+    findings = find(numbers)
+    probed_kind = None if numbers.probe is None else numbers.probe.kind
+    return Audit(numbers, findings, recommend(numbers, findings, kind or probed_kind))
+
+
+def labeled_rows(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
+    """(n,) bool: which gold rows have a teacher label; warns of those that have none."""
+    found = labels.has(ids)
+    missing = ids[~found].tolist()
+    if missing and not found.any():
+        raise MissingIdsError(
+            f"None of the {len(ids)} gold ids has a teacher label: they begin with "
+            f"{first_few(missing, 2)}, the labels with {first_few(labels.ids.tolist(), 2)}."
+        )
+    if missing:
+        warnings.warn(
+            f"{len(missing)} of {len(ids)} gold ids have no teacher label and are left out: "
+            f"{first_few(missing)}.",
+            NoisyTeacherWarning,
+            stacklevel=3,
+        )
+    return found
+
+
+def _as_labels(labels_or_probs: LabelsOrProbs, first_id: int = 0) -> TeacherLabels:
+    """Probabilities as they would be stored, so that the audit sees what training will see."""
+    if isinstance(labels_or_probs, TeacherLabels):
+        return labels_or_probs
+    given = as_array(labels_or_probs, "Teacher probabilities")
+    check_shape(given, "Teacher probabilities", ("n", "L"))
+    return TeacherLabels.from_probs(np.arange(first_id, first_id + len(given)), given)
+
+
+def _given_pool(pool: LabelsOrProbs, labels: LabelsOrProbs, store: TeacherLabels) -> TeacherLabels:
+    if isinstance(pool, TeacherLabels) != isinstance(labels, TeacherLabels):
+        raise InputError("labels and pool must both be TeacherLabels, or both probabilities.")
+    made = _as_labels(pool, first_id=len(store))  # arrays have no ids: none may be shared
+    if made.classes != store.classes:
+        raise InputError("the pool's labels have other classes than V's.")
+    return made
+
+
+def _unique(ids: Any) -> np.ndarray:
+    cleaned = clean_ids(ids)
+    check_unique(cleaned)
+    return cleaned
+
+
+def _pool(
+    store: TeacherLabels, given: TeacherLabels | None, val_ids: np.ndarray, gold_ids: np.ndarray
+) -> TeacherLabels | None:
+    """The pool without rows of V and A; None where nothing is left."""
+    source = store if given is None else given
+    known = IdLookup(val_ids).find(source.ids) >= 0
+    known |= IdLookup(gold_ids).find(source.ids) >= 0
+    if known.all():
+        return None
+    return source.take(source.ids[~known]) if known.any() else source
+
+
+def _probe_inputs(
+    inputs: Any, gold_inputs: Any, gold_y: Any, rows: int, store: TeacherLabels
+) -> GoldInputs | None:
+    if inputs is None:
+        if gold_inputs is not None:
+            raise InputError("gold_inputs needs inputs too: the probe is judged on V.")
+        return None
+    if (gold_inputs is None) != (gold_y is None):
+        raise InputError("gold_inputs and gold_y belong together: one of them is missing.")
+    val = read_features(inputs, rows, "inputs")
+    if gold_inputs is None:
+        return GoldInputs(val, None, np.empty(0, np.int64))
+    truth = class_numbers(gold_y, store.classes)
+    return GoldInputs(val, read_features(gold_inputs, len(truth), "gold_inputs"), truth)
+
+
+# -- the summary --------------------------------------------------------------------------------
+
+
+def _summarize(audit: Audit) -> str:
+    """Numbers, then what they say, then what to do."""
+    lines = [
+        *_heading(audit.numbers),
+        "",
+        *_quality(audit.numbers),
+        "",
+        *_trust(audit.numbers),
+        "",
+        *_classes(audit.numbers),
+        "",
+        "Findings",
+        *(_item("!" if finding.warning else "-", finding.text) for finding in audit.findings),
+        "",
+        *_advice(audit.recommendation),
+    ]
+    return "\n".join(lines)
+
+
+def _heading(numbers: Numbers) -> Iterator[str]:
+    kept = "all" if numbers.stored == numbers.num_classes else f"top {numbers.stored}"
+    yield f"Audit of the teacher {numbers.teacher or '(unnamed)'}"
+    pool = f"pool {numbers.pool_rows} rows" if numbers.pool_rows else "no pool"
+    yield f"V {numbers.val_rows} rows, {pool}, {kept} of {numbers.num_classes} classes"
+    yield f"(95 % intervals in brackets, from {numbers.replicates} bootstrap replicates of V)"
+
+
+def _quality(numbers: Numbers) -> Iterator[str]:
+    quality = numbers.quality
+    yield _line("accuracy", f"{quality.accuracy:.1%}")
+    shown = [k for k in (2, 3, 5, 10, 20) if k in quality.top_k and k < numbers.num_classes]
+    for k in shown:
+        yield _line(f"top-{k} accuracy", f"{quality.top_k[k]:.1%}")
+    after = f"{quality.temperature:.2f}"
+    yield _line("temperature on V", after)
+    for name, label in (("log_loss", "log-loss"), ("brier", "Brier score"), ("ece", "ECE")):
+        before, later = getattr(quality.before, name), getattr(quality.after, name)
+        yield _line(label, f"{before:.3f}; at that temperature {later:.3f}")
+    if numbers.drift is not None:
+        for name in ("margin", "entropy"):
+            pair = getattr(numbers.drift, name)
+            yield _line(
+                f"{name}, V and pool",
+                f"mean {pair.val_mean:.3f} and {pair.pool_mean:.3f}; distance "
+                f"{pair.distance:.3f}, p = {pair.p_value:.2g}",
+            )
+    if numbers.probe is not None:
+        yield _line("gold labels alone", f"{numbers.probe.accuracy:.1%}")
+
+
+def _trust(numbers: Numbers) -> Iterator[str]:
+    curve, trust = numbers.curve, numbers.trust
+    yield "alpha by margin, from the least to the most confident of the pool"
+    for at in np.linspace(0, len(curve.margin) - 1, _MARGINS_SHOWN).round().astype(int).tolist():
+        value, low, high = (column[at] for column in (curve.alpha, curve.low, curve.high))
+        bar = "#" * round(30 * value)
+        yield f"  {curve.margin[at]:.3f}  {value:.2f} ({low:.2f} to {high:.2f})  {bar}"
+    whose = "pool" if numbers.pool_rows else "V"
+    yield _line(f"{whose} at the lower bound", f"{trust.share_at_lower_bound:.1%}")
+    yield _line("mean alpha", f"{trust.mean_alpha:.3f}")
+    yield _line("worth in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
+    yield _line("k(x), median", f"{trust.k_median:.0f}")
+
+
+def _classes(numbers: Numbers) -> Iterator[str]:
+    seen = [c for c in numbers.per_class.classes if c.gold_rows or c.predicted_rows]
+    worst = sorted(seen, key=lambda c: 2.0 if c.precision is None else c.precision)
+    yield f"{'class':<24}{'gold':>6}{'said':>6}{'right':>8}{'found':>8}{'pool':>8}  often is"
+    for c in worst[:_CLASSES_SHOWN]:
+        right, share = _percent(c.precision), _percent(c.recall)
+        often = _shortened(c.confused_with or "")
+        yield (
+            f"{_shortened(c.name):<24}{c.gold_rows:>6}{c.predicted_rows:>6}{right:>8}{share:>8}"
+            f"{_percent(c.pool_share):>8}  {often}".rstrip()
+        )
+    if len(seen) > _CLASSES_SHOWN:
+        yield f"and {len(seen) - _CLASSES_SHOWN} more classes, with more right answers"
+
+
+def _advice(recommendation: Recommendation) -> Iterator[str]:
+    yield f"Recommendation: {recommendation.method!r}"
+    if recommendation.without_views != recommendation.method:
+        yield f"  without two views: {recommendation.without_views!r}"
+    yield from (_item("-", reason) for reason in recommendation.reasons)
+    yield _item("-", f"Compare with {', '.join(map(repr, recommendation.rivals))}.")
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME_SHOWN else f"{name[: _NAME_SHOWN - 1]}…"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _line(label: str, value: str) -> str:
+    return f"{label:<24}{value}"
+
+
+def _item(mark: str, text: str) -> str:
+    return fill(text, _WIDTH, initial_indent=f"{mark} ", subsequent_indent="  ")

@@ -1,0 +1,274 @@
+"""Results rows summed up, one line per method, beside the accuracies that the paper prints."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from noisyteacher.bench.logistic import NAME
+from noisyteacher.bench.recipe import ARM_MARK
+from noisyteacher.methods import (
+    UPS,
+    VID,
+    Fidelity,
+    FixMatch,
+    GoldOnly,
+    Method,
+    PolyLoss,
+    SLaM,
+    TaylorCE,
+    Temperature,
+    Vanilla,
+    Weighted,
+)
+from noisyteacher.runs import Row, named_method
+
+ACCURACIES = {
+    "last": "last epoch",
+    "selected": "selected on S",
+    "best_test": "best test epoch",
+}
+
+
+@dataclass(frozen=True)
+class TrialMean:
+    """A mean over n trials; ``std`` is None for a single one, ``n`` where the paper has it."""
+
+    mean: float
+    std: float | None
+    n: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+# -- the paper -------------------------------------------------------------------------------------
+
+# Shares of A as the tables print them, in examples. CelebA's text prints these, oddly rounded;
+# ImageNet's prints the first four, of 1 281 167 training images.
+_COUNTS = {
+    "celeba": {"2%": 3256, "3%": 4883, "4%": 6510, "5%": 8138, "6%": 9766, "7%": 11394},
+    "imagenet": {
+        "5%": 64058,
+        "10%": 128116,
+        "15%": 192174,
+        "20%": 256232,
+        "25%": 320292,
+        "30%": 384350,
+    },
+    "imdb": {"2%": 500, "4%": 1000, "8%": 2000, "40%": 10000},
+}
+_NAMES: dict[type[Method], str] = {
+    Vanilla: "Vanilla",
+    TaylorCE: "Taylor-CE",
+    UPS: "UPS",
+    VID: "VID",
+    Weighted: "Weighted",
+    SLaM: "SLaM",
+}
+PAPER_TEACHER = "Teacher"
+
+
+@cache
+def paper_figures() -> dict[tuple[str, str, int, str], TrialMean]:
+    """Best test accuracies, by dataset, "soft" or "hard", size of A and the paper's method name.
+
+    The ``std`` is what the paper prints after its ±.
+    """
+    text = files("noisyteacher.bench").joinpath("paper.csv").read_text()
+    found = {}
+    for line in csv.DictReader(text.splitlines()):
+        size = _COUNTS.get(line["dataset"], {}).get(line["labeled"])
+        labeled = int(line["labeled"]) if size is None else size
+        spread = float(line["spread"]) if line["spread"] else None
+        key = (line["dataset"], line["distillation"], labeled, line["method"])
+        found[key] = TrialMean(float(line["accuracy"]), spread)
+    return found
+
+
+def has_paper_models(recipe: str, dataset: str) -> bool:
+    """Whether the recipe has the paper's teacher and student, so that its figures compare."""
+    name, *settings = recipe.split(" ")
+    changed = [s for s in settings if s.startswith(("teacher=", "student=", "labels="))]
+    return name == dataset and not changed
+
+
+def paper_name(method: Method | str) -> str | None:
+    """What the paper calls the method; its figures are the best over its hyper-parameters."""
+    if isinstance(method, SLaM) and method.base != SLaM().base:
+        return None  # SLaM with other losses is drawn in the paper, not printed
+    return _NAMES.get(type(method)) if isinstance(method, Method) else None
+
+
+def paper_methods(dataset: str, distillation: str) -> list[str]:
+    """The methods of one of the paper's tables, in its order, the teacher aside."""
+    names = [key[3] for key in paper_figures() if key[:2] == (dataset, distillation)]
+    return [name for name in dict.fromkeys(names) if name != PAPER_TEACHER]
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+# What the rows of one line agree in.
+SHARED_FIELDS = (
+    *("recipe", "dataset", "distillation", "labeled"),
+    *("method", "gold_repeat", "generation", "epochs"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method at one labelled size and length, over its trials."""
+
+    recipe: str
+    dataset: str
+    distillation: str | None
+    labeled: int
+    method: str
+    gold_repeat: int
+    generation: int
+    epochs: int
+    trials: int
+    accuracy: dict[str, TrialMean | None]
+    macro_f1: TrialMean | None
+    teacher_accuracy: float | None
+    last_of_trial: dict[int, float]
+
+    @property
+    def name(self) -> str:
+        """The method's name in a table; ablations, later generations and repeated gold say so."""
+        arm = self.recipe.partition(ARM_MARK)[2]
+        parts = [self.method, arm] if arm else [self.method]
+        parts += [f"generation {self.generation}"] if self.generation > 1 else []
+        parts += [f"gold ×{self.gold_repeat}"] if self.gold_repeat > 1 and self.length else []
+        return ", ".join(parts)
+
+    @property
+    def length(self) -> str:
+        """Its epochs; a logistic regression has none, but stands beside students that have."""
+        return "" if self.method == NAME else str(self.epochs)
+
+    @property
+    def table(self) -> str:
+        """The recipe without its arms: what stands in one table."""
+        return self.recipe.partition(ARM_MARK)[0]
+
+    @property
+    def passes(self) -> int | None:
+        """How often a student sees each example of a step: two views cost two passes."""
+        method = named_method(self.method)
+        return len(method.views) if isinstance(method, Method) else None
+
+    @property
+    def is_gold_only(self) -> bool:
+        """Whether it is a floor that no teacher helped."""
+        return self.method == NAME or named_method(self.method) == GoldOnly()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of distillation it is compared in; those with one form only, in both."""
+        if self.distillation is None or isinstance(named_method(self.method), UPS | FixMatch):
+            return ("soft", "hard")
+        return (self.distillation,)
+
+    @property
+    def paper(self) -> TrialMean | None:
+        """The paper's figure for the same dataset, size and method, where it prints one."""
+        return self.paper_in(self.distillation)
+
+    def paper_in(self, kind: str | None) -> TrialMean | None:
+        """The same, in the paper's table of "soft" or "hard" distillation."""
+        name = paper_name(named_method(self.method))
+        if kind is None or self.distillation is None or self.generation > 1 or name is None:
+            return None
+        if not has_paper_models(self.recipe, self.dataset):
+            return None
+        return paper_figures().get((self.dataset, kind, self.labeled, name))
+
+
+def trial_mean(values: Iterable[float | None]) -> TrialMean | None:
+    """Mean and sample standard deviation of the values there are; None where there are none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    std = float(np.std(known, ddof=1)) if len(known) > 1 else None
+    return TrialMean(float(np.mean(known)), std, len(known))
+
+
+def lines(rows: Sequence[Row]) -> list[Line]:
+    """Group rows that differ in nothing but the trial, in order of first appearance."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((*row.key[:7], row.epochs), []).append(row)
+    return [
+        Line(
+            **{name: getattr(group[0], name) for name in SHARED_FIELDS},
+            trials=len(group),
+            accuracy={name: trial_mean(row.accuracy[name] for row in group) for name in ACCURACIES},
+            macro_f1=trial_mean(row.macro_f1 for row in group),
+            teacher_accuracy=None if teacher is None else teacher.mean,
+            last_of_trial={
+                row.trial: last for row in group if (last := row.accuracy["last"]) is not None
+            },
+        )
+        for group in groups.values()
+        for teacher in [trial_mean(row.teacher_accuracy for row in group)]
+    ]
+
+
+def lead(ahead: Line, behind: Line) -> TrialMean | None:
+    """How far one line is ahead after the last epoch, over the trials that both have."""
+    shared = ahead.last_of_trial.keys() & behind.last_of_trial.keys()
+    return trial_mean(ahead.last_of_trial[t] - behind.last_of_trial[t] for t in sorted(shared))
+
+
+# As the paper's tables have them, and its studies of other losses, fidelity and temperatures.
+_PAPER_ORDER: tuple[type, ...] = (
+    *(Vanilla, TaylorCE, PolyLoss, UPS, VID, Weighted, SLaM),
+    *(Fidelity, Temperature),
+)
+
+
+def in_reading_order(found: Iterable[Line]) -> list[Line]:
+    """By length: no teacher, the paper's methods, their rivals, two views, later generations."""
+
+    def place(line: Line) -> tuple[int, int, bool, int, int]:
+        kind = type(named_method(line.method))
+        index = _PAPER_ORDER.index(kind) if kind in _PAPER_ORDER else len(_PAPER_ORDER)
+        taught = line.distillation is not None
+        return line.epochs, line.generation, taught, line.passes or 0, index
+
+    return sorted(found, key=place)
+
+
+def teacher_accuracies(found: Iterable[Line]) -> list[float]:
+    """The accuracies of the teachers behind these lines; rows of several runs may have several."""
+    found = list(found)
+    taught = [line for line in found if line.distillation is not None] or found
+    known = [line.teacher_accuracy for line in taught if line.teacher_accuracy is not None]
+    return list(dict.fromkeys(round(accuracy, 2) for accuracy in known))
+
+
+HEADER = ("method", "passes", "labelled", "epochs", "n", *ACCURACIES.values())
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    """One table line as text, in the order of ``HEADER``; blank where nothing was measured."""
+    return (
+        line.name,
+        blank_or(line.passes),
+        str(line.labeled),
+        line.length,
+        str(line.trials),
+        *(blank_or(line.accuracy[name]) for name in ACCURACIES),
+    )
+
+
+def blank_or(value: object) -> str:
+    """What is not there stays blank."""
+    return "" if value is None else str(value)

@@ -1,0 +1,207 @@
+"""How a student reads raw inputs: texts, images or tables to the tensors its network takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.data.dataset import Kind
+from noisyteacher.data.image_views import ImageViews, ResizedCropViews
+from noisyteacher.data.statistics import ChannelHistogram, feature_statistics
+from noisyteacher.data.tensors import Inputs, image_tensor
+from noisyteacher.data.text import Featurizer
+from noisyteacher.data.views import TableViews, Views
+from noisyteacher.io.images import decode_image, decoded
+
+# Texts; images as uint8 (n, H, W, 3) or (n, H, W), or paths of image files; tables (n, d).
+RawInputs: TypeAlias = np.ndarray | Sequence[str] | Sequence[Path]
+
+# Images at least this large are photographs: the student sees crops of 7/8 of the side.
+PHOTOGRAPH_SIDE = 128
+_IMAGES_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class InputFormat:
+    """What is fixed at training time about the inputs: vocabulary, normalization, image size."""
+
+    kind: Kind
+    featurizer: Featurizer | None = None  # of texts, fitted
+    mean: tuple[float, ...] = field(default=(), repr=False)  # per channel in 0..1, or per feature
+    std: tuple[float, ...] = field(default=(), repr=False)
+    size: tuple[int, int] | None = None  # height and width of images
+    flip: bool = True  # whether training may mirror images
+    columns: tuple[str, ...] = field(default=(), repr=False)  # of a table, in order, where named
+
+    @property
+    def features(self) -> int:
+        """How many features, words or tokens there are; 0 for images."""
+        return self.featurizer.features if self.featurizer is not None else len(self.mean)
+
+    @property
+    def crop(self) -> int | None:
+        """The side of the square a student sees of a photograph; None: all of the image."""
+        if self.size is None or min(self.size) < PHOTOGRAPH_SIDE:
+            return None
+        return min(self.size) * 7 // 8
+
+    def views(self) -> Views:
+        """The views that training and prediction show to the network."""
+        if self.featurizer is not None:
+            return self.featurizer.views()
+        if self.kind == "table":
+            return TableViews(self.mean, self.std)
+        if self.crop is not None:
+            return ResizedCropViews(self.mean, self.std, size=self.crop, flip=self.flip)
+        return ImageViews(self.mean, self.std, flip=self.flip)
+
+    def tensors(self, inputs: RawInputs) -> Inputs:
+        """Raw inputs as the views take them; inputs of another kind or width are refused."""
+        if self.kind == "text":
+            assert self.featurizer is not None
+            return self.featurizer.transform(_texts(inputs))
+        if self.kind == "table":
+            return torch.from_numpy(self._table(inputs))
+        return self._images(inputs)
+
+    def _table(self, inputs: RawInputs) -> np.ndarray:
+        try:
+            table = np.ascontiguousarray(inputs, np.float32)
+        except (TypeError, ValueError):
+            raise InputError("This student reads tables of numbers (rows, features).") from None
+        if table.ndim != 2 or table.shape[1] != len(self.mean):
+            raise InputError(
+                f"This student reads tables with {len(self.mean)} features, not of shape "
+                f"{table.shape}."
+            )
+        if not np.isfinite(table).all():
+            raise InputError("The table has infinite or NaN values.")
+        return table
+
+    def _images(self, inputs: RawInputs) -> Tensor:
+        assert self.size is not None
+        if isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "UO":
+            if inputs.ndim == 3 and inputs.shape[-1] == 3 != self.size[1]:
+                raise InputError("Give a batch of images (n, H, W, 3), not one: images[None].")
+            return image_tensor(_sized(inputs, self.size))
+        if isinstance(inputs, str | Path):
+            raise InputError("Give a list of paths, not one path.")
+        found = [_read_image(path, self.size) for path in inputs]
+        return image_tensor(np.stack(found) if found else np.empty((0, *self.size, 3), np.uint8))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the featurizer, which has a file of its own."""
+        return {
+            "kind": self.kind,
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "size": None if self.size is None else list(self.size),
+            "flip": self.flip,
+            "columns": list(self.columns),
+        }
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any], featurizer: Featurizer | None) -> InputFormat:
+        """What ``to_json`` wrote, with the featurizer beside it."""
+        size = saved["size"]
+        return cls(
+            saved["kind"],
+            featurizer,
+            tuple(saved["mean"]),
+            tuple(saved["std"]),
+            None if size is None else (size[0], size[1]),
+            saved["flip"],
+            tuple(saved.get("columns", ())),
+        )
+
+
+def fit_format(
+    kind: Kind,
+    inputs: np.ndarray | list[str],
+    featurizer: Featurizer | None = None,
+    flip: bool = True,
+    columns: tuple[str, ...] = (),
+) -> tuple[InputFormat, Inputs]:
+    """Learn the format from all training inputs (no labels are used), and their tensors."""
+    if kind == "text":
+        assert featurizer is not None
+        texts = list(inputs)
+        made = featurizer.transform(texts) if featurizer.fitted else featurizer.fit_transform(texts)
+        return InputFormat(kind, featurizer), made
+    array = np.asarray(inputs)
+    if kind == "table":
+        table = np.ascontiguousarray(array, np.float32)
+        mean, std = feature_statistics(table)
+        return InputFormat(kind, None, mean, std, columns=columns), torch.from_numpy(table)
+    histogram = ChannelHistogram()
+    for start in range(0, len(array), _IMAGES_AT_ONCE):
+        histogram.add(array[start : start + _IMAGES_AT_ONCE])
+    mean, std = histogram.mean_and_std()
+    size = (int(array.shape[1]), int(array.shape[2]))
+    return InputFormat(kind, None, mean, std, size, flip), image_tensor(array)
+
+
+def kind_of(inputs: object) -> Kind:
+    """Whether inputs are texts, images or a table."""
+    if isinstance(inputs, np.ndarray):
+        if inputs.dtype == np.uint8 and inputs.ndim in (3, 4):
+            return "image"
+        if inputs.ndim == 2 and inputs.dtype.kind in "biuf":
+            return "table"
+        if inputs.ndim == 1 and inputs.dtype.kind in "UO":
+            return "text"
+        raise InputError(
+            "Inputs must be texts, uint8 images (n, H, W, 3) or a table (n, d), not "
+            f"{inputs.dtype} of shape {inputs.shape}."
+        )
+    if isinstance(inputs, Sequence) and all(isinstance(text, str) for text in inputs):
+        return "text"
+    raise InputError(f"Inputs must be texts, uint8 images or a table, not {type(inputs).__name__}.")
+
+
+def _texts(inputs: RawInputs) -> list[str]:
+    if isinstance(inputs, str):
+        raise InputError("Give a list of texts, not one text.")
+    texts = list(inputs)
+    odd = [text for text in texts if not isinstance(text, str)]
+    if odd:
+        raise InputError(f"This student reads texts, not {odd[0]!r}.")
+    return texts
+
+
+def rgb_images(images: np.ndarray) -> np.ndarray:
+    """(n, H, W), (n, H, W, 1) or (n, H, W, 3) uint8 -> (n, H, W, 3)."""
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise InputError(
+            "Images must be uint8 (n, H, W, 3) or (n, H, W), or paths of image files, not "
+            f"{images.dtype} of shape {images.shape}."
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.shape[-1] not in (1, 3):
+        raise InputError(f"Images have 1 or 3 channels, not {images.shape[-1]}.")
+    return np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3)))
+
+
+def _sized(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    color = rgb_images(images)
+    if color.shape[1:3] == size:
+        return color
+    return np.concatenate([np.empty((0, *size, 3), np.uint8), *decoded(color, size).blocks])
+
+
+def _read_image(path: object, size: tuple[int, int]) -> np.ndarray:
+    if not isinstance(path, str | Path):
+        raise InputError(f"Images are given as arrays or as paths of files, not {path!r}.")
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"Image {path} cannot be read: {error.strerror}.") from error
+    return decode_image(str(path), data, *size)

@@ -1,0 +1,296 @@
+"""Names of classes, and labels as users write them to numbers of classes: names before numbers."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+from torch import Tensor
+
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+
+# Class name to its answers: the name itself first, then its synonyms.
+ClassAnswers = dict[str, tuple[str, ...]]
+
+UNKNOWN = "-1"  # a label that is not known, as numbers have it
+# Without a sign and without leading zeros, and small enough for 64 bits.
+WHOLE_NUMBER = r"(0|[1-9][0-9]{0,17})"
+_BOOLEANS = ("false", "true")
+_SHOWN = 3  # numbers that a warning explains
+
+
+def parse_classes(text: str) -> ClassAnswers:
+    """Read ``positive,negative`` or the path of a ``.json`` file.
+
+    The file holds a list of names, or an object from each name to its synonyms:
+    ``{"positive": ["pos", "good"], "negative": ["neg"]}``. A name always counts as an answer.
+    """
+    if text.endswith(".json"):
+        return _from_json(Path(text))
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise InputError(f"{text!r} has an empty class name.")
+    return with_synonyms(dict.fromkeys(clean_classes(names), ()))
+
+
+def with_synonyms(synonyms: Mapping[str, tuple[str, ...]]) -> ClassAnswers:
+    """Check the names and put each before its own synonyms."""
+    names = clean_classes(list(synonyms))
+    return {name: tuple(dict.fromkeys((name, *synonyms[name]))) for name in names}
+
+
+def _from_json(path: Path) -> ClassAnswers:
+    try:
+        content = orjson.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error.msg} (line {error.lineno}).") from error
+    if isinstance(content, list):
+        return with_synonyms(dict.fromkeys(clean_classes(content), ()))
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{path} must hold a list of class names or an object from each to a list."
+        )
+    synonyms = {}
+    for name, given in content.items():
+        answers = [given] if isinstance(given, str) else given
+        if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
+            raise InputError(f"{path}: the answers of {name!r} must be strings, got {given!r}.")
+        synonyms[name] = tuple(answers)
+    return with_synonyms(synonyms)
+
+
+def clean_classes(classes: Sequence[str] | None, count: int | None = None) -> tuple[str, ...]:
+    """Unique class names; "0", "1", ... when none are given for ``count`` columns."""
+    if classes is None:
+        classes = [str(number) for number in range(count or 0)]
+    if isinstance(classes, str):
+        raise InputError(f"classes must be a sequence of strings, got {classes!r}.")
+    odd = [name for name in classes if not isinstance(name, str)]
+    if odd:
+        raise InputError(f"classes must be strings, got {first_few(odd)}.")
+    names = tuple(map(str, classes))
+    if len(names) < 2:
+        raise InputError(f"at least 2 classes are needed, got {len(names)}.")
+    if count is not None and len(names) != count:
+        raise InputError(f"{len(names)} classes were named for {count} columns.")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"classes must be unique; repeated: {first_few(repeated)}.")
+    check_text("classes", *names)
+    return names
+
+
+def check_text(what: str, *texts: str | None) -> None:
+    """Refuse text that no file could hold as UTF-8."""
+    try:
+        "".join(text for text in texts if text is not None).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what} must be valid Unicode text.") from None
+
+
+def class_numbers(
+    values: Any,
+    classes: Sequence[str] | None,
+    where: str = "y",
+    *,
+    numbers_are_places: bool = False,
+) -> npt.NDArray[np.int64]:
+    """(n,) int64 class numbers of labels given in Python as numbers or as class names.
+
+    Whole numbers stay as they are; the caller checks their range. Names and booleans are matched
+    as those in files are, by ``label_numbers``.
+
+    Args:
+        values: an array, tensor or sequence (n,) of whole numbers, class names or booleans.
+        classes: the teacher's classes; None where they have no names, so that only numbers will do.
+        where: how messages call the labels.
+        numbers_are_places: take whole numbers also where classes are called by other numbers.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{where} must hold one class per row, but its rows differ.") from None
+    if array.ndim != 1:
+        raise InputError(f"{where} must hold one class per row, but has shape {array.shape}.")
+    if array.dtype.kind in "iu":
+        if not numbers_are_places:
+            _check_called_by_place(classes or (), where)
+        return array.astype(np.int64)
+    listed = array.tolist()
+    if not listed:
+        return np.empty(0, np.int64)
+    if array.dtype.kind == "b":
+        listed = [_BOOLEANS[value] for value in listed]
+    if not all(isinstance(name, str) for name in listed):
+        raise InputError(f"{where} must hold class names or whole numbers, not {array.dtype}.")
+    if classes is None:
+        raise InputError(
+            f"{where} holds class names such as {listed[0]!r}, and the teacher's classes have no "
+            "names; give class numbers, or TeacherLabels that name the classes."
+        )
+    return label_numbers(listed, classes, where)
+
+
+def _check_called_by_place(classes: Sequence[str], where: str) -> None:
+    numbers = [name for name in classes if re.match(r"^-?[0-9]+$", name)]
+    if numbers and list(classes) != [str(i) for i in range(len(classes))]:
+        raise InputError(
+            f"{where} holds whole numbers, and classes are called {first_few(numbers)}, which are "
+            f"not their places; give {where} as class names."
+        )
+
+
+def label_numbers(
+    texts: Sequence[str | None],
+    classes: Sequence[str],
+    where: str,
+    synonyms: Mapping[str, int] | None = None,
+) -> npt.NDArray[np.int64]:
+    """(n,) int64: the teacher's class that each label means, -1 where it is unknown.
+
+    Args:
+        texts: labels as ``label_texts`` gives them.
+        classes: the teacher's.
+        where: the labels' place, for messages.
+        synonyms: other names of classes, with the classes' numbers.
+    """
+    used = [t for t in dict.fromkeys(texts) if t is not None and not is_unknown(t, classes)]
+    place = places_of(used, classes, where, synonyms)
+    strange = [name for name in used if name not in place]
+    if strange:
+        raise InputError(
+            f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
+            f"classes {first_few(classes, 10)}."
+        )
+    number: dict[str | None, int] = {name: place[name] for name in used}
+    return np.fromiter((number.get(text, -1) for text in texts), np.int64, len(texts))
+
+
+def is_unknown(label: str | None, classes: Sequence[str]) -> bool:
+    """Whether a label says that it is not known; -1 does, unless a class is called so."""
+    return not label or (label == UNKNOWN and UNKNOWN not in classes)
+
+
+def places_of(
+    used: Sequence[str],
+    classes: Sequence[str],
+    where: str,
+    synonyms: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """Which of ``classes`` each label means; labels that are not in the answer mean none.
+
+    Labels are class names. Whole numbers (0, 1, ...) are places where none of them is a name and
+    no class is called by a number. Booleans, and 0 and 1 for them, are matched in any case.
+    """
+    by_name = {**(synonyms or {}), **{name: place for place, name in enumerate(classes)}}
+    if any(name in by_name for name in used):
+        return by_name
+    folded = {name.casefold(): place for name, place in by_name.items()}
+    if used and set(used) <= set(_BOOLEANS):
+        if {"0", "1"} <= by_name.keys():
+            return {"false": by_name["0"], "true": by_name["1"]}
+        return folded
+    if set(folded) == set(_BOOLEANS) and set(used) <= {"0", "1"}:
+        return {"0": folded["false"], "1": folded["true"]}
+    called_by_numbers = any(re.match(r"^[-+]?[0-9.]+$", name) for name in classes)
+    if called_by_numbers or not all(re.fullmatch(WHOLE_NUMBER, name) for name in used):
+        return by_name
+    _warn_of_places(used, classes, where)
+    return {str(place): place for place in range(len(classes))}
+
+
+def _warn_of_places(used: Sequence[str], classes: Sequence[str], where: str) -> None:
+    """Say which class each number is taken for: the user may count in another order, or from 1."""
+    taken = sorted(int(name) for name in used if int(name) < len(classes))
+    if not taken:
+        return
+    told = f"{taken[0]} is taken for {classes[taken[0]]!r}"
+    told += "".join(f", {place} for {classes[place]!r}" for place in taken[1:_SHOWN])
+    more = ", ..." if len(taken) > _SHOWN else ""
+    warnings.warn(
+        f"The labels of {where} are numbers{'' if taken[0] == 0 else ', and none is 0'}: {told}"
+        f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong.",
+        NoisyTeacherWarning,
+        stacklevel=4,
+    )
+
+
+def may_be_labels(kind: Any) -> bool:
+    """Whether an Arrow type is one of labels; decimal numbers are what a regression predicts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    numbers = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return bool(text or numbers or pa.types.is_null(kind))
+
+
+def label_texts(column: Any, where: str) -> list[str | None]:
+    """An Arrow column of labels as text, as a CSV has them: the label 1 is the class "1".
+
+    White space around a label is left out; a label of nothing else is None, as an empty one is.
+    """
+    if not may_be_labels(column.type):
+        raise InputError(f"{where} holds {column.type}; labels are class names or whole numbers.")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    texts = column.cast(pa.string()).to_pylist()
+    return [None if text is None else text.strip() or None for text in texts]
+
+
+def number_classes(
+    parts: Sequence[Any], where: str, names: Sequence[str] = (), *, numbers_are_names: bool = False
+) -> tuple[list[npt.NDArray[np.int64]], tuple[str, ...]]:
+    """Labels of a data set's parts as int64 (-1: unknown), and the names of the classes.
+
+    Text is a class name; the names in the first part, sorted, are the classes. Whole numbers are
+    class numbers as they stand, also where they are written as text. Booleans are the classes
+    "false" and "true".
+
+    Args:
+        parts: Arrow columns of labels, that of the training part first.
+        where: the labels' place, for messages.
+        names: of the classes, in order, where the file tells them.
+        numbers_are_names: read whole numbers as names, as text is, where no ``names`` are given:
+            for labels that a teacher's classes are still to meet, one of which may be called -1.
+    """
+    texts = [label_texts(part, where) for part in parts]
+    kind = parts[0].type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_boolean(kind):
+        texts = [[t and str(_BOOLEANS.index(t)) for t in part] for part in texts]
+        names = names or _BOOLEANS
+    said = {text for part in texts for text in part if text is not None}
+    typed = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    if typed if names else not numbers_are_names and _all_match(rf"-?{WHOLE_NUMBER}", said):
+        lowest = min(map(int, said), default=0)
+        if lowest < -1:
+            raise InputError(f"{where} must be at least 0 (or -1: unknown), not {lowest}.")
+        y = [np.array([int(t or UNKNOWN) for t in part], np.int64) for part in texts]
+        top = max(map(int, said), default=-1)
+        return y, tuple(names) or tuple(str(c) for c in range(top + 1))
+    if not (names or numbers_are_names) and _all_match(rf"-?{WHOLE_NUMBER}(\.[0-9]*)?", said):
+        raise InputError(f"{where} holds decimals; labels are class names or whole numbers.")
+    known = tuple(names) or tuple(sorted({text for text in texts[0] if text is not None}))
+    strange = sorted(said - set(known))
+    if strange:
+        raise InputError(
+            f"{where} has the labels {first_few(strange)}, which are not among the classes "
+            f"{first_few(known, 10)}."
+        )
+    number: dict[str | None, int] = {name: i for i, name in enumerate(known)}
+    return [np.array([number.get(t, -1) for t in part], np.int64) for part in texts], known
+
+
+def _all_match(pattern: str, texts: set[str]) -> bool:
+    return all(re.fullmatch(pattern, text) for text in texts)

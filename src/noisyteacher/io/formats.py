@@ -1,0 +1,124 @@
+"""Files by their names, their lines, and the arrays of NumPy files."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from noisyteacher.core.errors import InputError
+
+TEXT_TABLES, JSON_LINES, PARQUET = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".parquet",)
+TABLES = (*TEXT_TABLES, *JSON_LINES, *PARQUET)
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
+
+# Larger blocks leave the processor's cache and are slower.
+_BLOCK_BYTES = 1 << 18
+_LOOK_AHEAD = 1 << 20
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that tells the format, in lower case: of ``pool.csv.gz`` it is ``.csv``."""
+    inner = Path(path.stem).suffix.lower()
+    packed = path.suffix.lower() == ".gz" and inner in (*TEXT_TABLES, *JSON_LINES)
+    return inner if packed else path.suffix.lower()
+
+
+def stem_of(path: Path) -> str:
+    """What rows without ids are named after: the name without the suffixes of format and .gz."""
+    return path.stem if kind_of(path) == path.suffix.lower() else Path(path.stem).stem
+
+
+def is_untyped(path: Path) -> bool:
+    """Whether the file cannot say itself which of its values are numbers."""
+    return kind_of(path) in TEXT_TABLES
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name is that of a table, packed or not."""
+    inner = Path(path.stem).suffix.lower() if path.suffix.lower() in _PACKED else None
+    return inner in TABLES or path.suffix.lower() in TABLES
+
+
+def name_files(paths: Sequence[Path]) -> str:
+    """How messages call one or more files."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}"
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a ``.npz`` file by their keys; that of a ``.npy`` file is "array", mapped."""
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"array": loaded}
+        with loaded:
+            return {key: loaded[key] for key in loaded.files}
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        objects = "pickle" in str(error)  # NumPy advises to load such files unsafely
+        reason = "it holds Python objects, or no array" if objects else str(error).rstrip(".")
+        raise InputError(f"{path} is not a readable NumPy file: {reason}.") from error
+
+
+class LineBlock(NamedTuple):
+    """Some lines, perhaps with their endings; ``first`` is the number of the first, from 1."""
+
+    first: int
+    lines: list[bytes]
+
+
+def line_blocks(path: Path) -> Iterator[LineBlock]:
+    """The lines of a UTF-8 file that end in LF, CR LF or CR, with or without a byte order mark.
+
+    A file whose name ends in ``.gz`` is unpacked on the way.
+    """
+    number = 1
+    with _open(path) as file:
+        try:
+            read = _reader_after_mark(file, path)
+            while lines := read(_BLOCK_BYTES):
+                yield LineBlock(number, lines)
+                number += len(lines)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise InputError(f"{path} is not a whole gzip file: {error}") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix.lower() == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb", buffering=_BLOCK_BYTES)
+
+
+class _ReturnLines:
+    """Lines that end in CR alone, as old programs write them."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._rest = b""
+
+    def readlines(self, size: int) -> list[bytes]:
+        while block := self._file.read(size):
+            *lines, self._rest = (self._rest + block).split(b"\r")
+            if lines:
+                return lines
+        last, self._rest = self._rest, b""
+        return [last] if last else []
+
+
+def _reader_after_mark(file: BinaryIO, path: Path) -> Callable[[int], list[bytes]]:
+    """What reads some more lines, the byte order mark left out."""
+    start = file.read(_LOOK_AHEAD)
+    if start.startswith(_UTF16_MARKS):
+        raise InputError(f"{path} is UTF-16 text; save it as UTF-8.")
+    file.seek(len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0)
+    if b"\r" in start and b"\n" not in start:
+        return _ReturnLines(file).readlines
+    return file.readlines

@@ -1,0 +1,191 @@
+"""Ids of examples: strings or integers, checked when they come in and found fast afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from noisyteacher.core.errors import InputError, MissingIdsError, first_few
+from noisyteacher.io.formats import line_blocks, read_arrays
+
+IdsLike = Iterable[str] | Iterable[int] | npt.NDArray[Any] | Tensor
+
+
+def clean_ids(ids: IdsLike) -> npt.NDArray[Any]:
+    """A copy of ``ids`` as an (n,) array of int64 or of str; repeats are not looked for."""
+    array = _as_array(ids)
+    if array.ndim != 1:
+        raise InputError(f"ids must be one-dimensional, got shape {array.shape}.")
+    if array.dtype.kind in "iu":
+        return _as_int64(array)
+    if array.dtype.kind == "U":
+        _check_encodable(array.tolist())
+        return array.copy()
+    return _clean_objects(array.tolist())
+
+
+def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InputError(f"ids must be a sequence of strings or integers, got {ids!r}.")
+    if isinstance(ids, Tensor):
+        return ids.detach().cpu().numpy()
+    if hasattr(ids, "__array__"):
+        return np.asarray(ids)
+    # NumPy would turn a mixed list into strings; as objects every id keeps its type.
+    # Iterating over a tensor, as a dataset of them does, gives tensors of no dimension.
+    listed = [i.item() if isinstance(i, Tensor) and i.ndim == 0 else i for i in ids]
+    array = np.empty(len(listed), object)
+    array[:] = listed
+    return array
+
+
+def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
+    types = set(map(type, listed))
+    if all(issubclass(t, str) for t in types) and types:
+        _check_encodable(listed)
+        padded = [text for text in listed if text.endswith("\0")]
+        if padded:
+            raise InputError(f"ids must not end in a NUL character: {first_few(padded)}.")
+        return np.array(listed, dtype=np.str_)
+    if all(issubclass(t, int | np.integer) and t is not bool for t in types):
+        try:
+            return np.array(listed, dtype=np.int64)
+        except OverflowError:
+            raise InputError("integer ids must fit into 64 bits with a sign.") from None
+    odd = [i for i in listed if isinstance(i, bool) or not isinstance(i, str | int | np.integer)]
+    found = f"{odd[0]!r}" if odd else "a mix of both"
+    raise InputError(f"ids must be all strings or all integers, got {found}.")
+
+
+def _as_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InputError("integer ids must fit into 64 bits with a sign.")
+    return array.astype(np.int64)
+
+
+def _check_encodable(listed: list[str]) -> None:
+    try:
+        "".join(listed).encode()
+    except UnicodeEncodeError:
+        broken = [text for text in listed if not _is_encodable(text)]
+        raise InputError(f"ids must be valid Unicode text: {first_few(broken)}.") from None
+
+
+def _is_encodable(text: str) -> bool:
+    # Only lone surrogates cannot be written as UTF-8.
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def check_unique(ids: npt.NDArray[Any]) -> None:
+    """Refuse repeated ids, and name the first few."""
+    if ids.dtype.kind == "U":
+        listed = ids.tolist()
+        if len(set(listed)) == len(listed):
+            return
+        repeated = [name for name, count in Counter(listed).items() if count > 1]
+    else:
+        ordered = np.sort(ids)
+        repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]]).tolist()
+        if not repeated:
+            return
+    raise InputError(f"ids must be unique; repeated: {first_few(repeated)}.")
+
+
+class IdLookup:
+    """Finds the rows of ids."""
+
+    def __init__(self, ids: npt.NDArray[Any]) -> None:
+        self._text = ids.dtype.kind == "U"
+        if self._text:
+            self._row_of = dict(zip(ids.tolist(), range(len(ids)), strict=True))
+        else:
+            self._order = np.argsort(ids, kind="stable")
+            self._sorted = ids[self._order]
+
+    def find(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """(m,) row of each id, -1 where there is none."""
+        if len(ids) == 0 or (ids.dtype.kind == "U") != self._text:
+            return np.full(len(ids), -1, np.int64)
+        if self._text:
+            rows = map(self._row_of.get, ids.tolist(), [-1] * len(ids))
+            return np.fromiter(rows, np.int64, len(ids))
+        if len(self._sorted) == 0:
+            return np.full(len(ids), -1, np.int64)
+        place = np.searchsorted(self._sorted, ids)
+        np.minimum(place, len(self._sorted) - 1, out=place)
+        return np.where(self._sorted[place] == ids, self._order[place], -1)
+
+    def rows(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """(m,) row of each id; ids that are not there are named in the error."""
+        found = self.find(ids)
+        missing = ids[found < 0]
+        if len(missing) == 0:
+            return found
+        hint = ""
+        if (ids.dtype.kind == "U") != self._text:
+            hint = f"; the ids here are {'strings' if self._text else 'integers'}"
+        names = dict.fromkeys(missing.tolist())
+        raise MissingIdsError(f"no teacher labels for ids {first_few(names)}{hint}.")
+
+
+def read_ids(path: Path) -> npt.NDArray[Any]:
+    """(n,) ids from a ``.npy`` file, or from a text file with one id on each line."""
+    if path.suffix == ".npy":
+        return clean_ids(read_arrays(path)["array"])
+    listed: list[str] = []
+    try:
+        for block in line_blocks(path):
+            listed += [line.decode().rstrip("\r\n") for line in block.lines]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}.") from error
+    empty = [number for number, name in enumerate(listed, 1) if not name.strip()]
+    if empty:
+        raise InputError(f"{path} has no id on lines {first_few(empty)}.")
+    if not listed:
+        raise InputError(f"{path} is empty.")
+    return clean_ids(listed)
+
+
+def row_ids(prefix: str, count: int) -> npt.NDArray[np.str_]:
+    """(count,) ids for rows that have none: "pool/0", "pool/1", ..."""
+    return np.array([f"{prefix}/{row}" for row in range(count)], np.str_)
+
+
+def ids_like(ids: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """``ids`` as text or as numbers, whichever ``known`` are: a CSV cannot tell "17" from 17."""
+    if ids.dtype.kind == known.dtype.kind:
+        return ids
+    if known.dtype.kind == "U":
+        return ids.astype(np.str_)
+    # Written as numbers are: "007" and "7" would become one.
+    written = all(re.fullmatch(r"0|-?[1-9][0-9]{0,18}", key) for key in ids.tolist())
+    if not (written and _fit_int64(ids.tolist())):
+        raise InputError(
+            f"The ids of {where} are text ({first_few(ids.tolist(), 2)}), those of the teacher's "
+            f"labels are numbers ({first_few(known.tolist(), 2)})."
+        )
+    return ids.astype(np.int64)
+
+
+def whole_numbers(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Ids such as "17" as the integers they spell."""
+    odd = [] if ids.dtype.kind == "i" else [key for key in ids.tolist() if not _fit_int64([key])]
+    if odd:
+        raise InputError(f"the ids {first_few(odd)} are not whole numbers of 64 bits.")
+    return ids.astype(np.int64)
+
+
+def _fit_int64(texts: list[str]) -> bool:
+    try:
+        return all(-(2**63) <= int(text) < 2**63 for text in texts)
+    except ValueError:
+        return False

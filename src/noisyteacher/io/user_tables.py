@@ -1,0 +1,262 @@
+"""Users' tables, CSV, TSV, JSONL or Parquet, as Arrow tables: one reader for every command.
+
+CSV and TSV have no types of their own. There ids, labels and texts are text, as they are written:
+an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.io.classes import WHOLE_NUMBER, may_be_labels
+from noisyteacher.io.formats import (
+    JSON_LINES,
+    PARQUET,
+    TABLES,
+    is_table,
+    is_untyped,
+    kind_of,
+    line_blocks,
+)
+
+# How a message calls the values of JSON.
+_JSON_KINDS = {
+    str: "text",
+    int: "numbers",
+    float: "numbers",
+    bool: "true or false",
+    list: "lists",
+    dict: "objects",
+}
+# The usual names of columns; the first that is there counts.
+ID_COLUMNS = ("id", "ID", "Id")
+LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
+TEXT_COLUMNS = ("text",)
+IMAGE_COLUMNS = ("img", "image")
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How to read users' files: names of columns (None: the usual ones) and the image size."""
+
+    id_column: str | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    image_size: int | None = None
+
+
+def candidates(given: str | None, usual: Sequence[str]) -> tuple[str, ...]:
+    """The names that a column may have: the one that the user gives, or else the usual ones."""
+    return tuple(usual) if given is None else (given,)
+
+
+def first_present(wanted: Sequence[str], columns: Sequence[str]) -> str | None:
+    """The first of the wanted names that is a column."""
+    return next((name for name in wanted if name in columns), None)
+
+
+def find_column(
+    what: str, given: str | None, usual: Sequence[str], columns: Sequence[str], where: str
+) -> str:
+    """The column that the user names, or the first of the usual ones; one of them must be there.
+
+    ``what`` is "id", "text", "label" or the like, as in the options ``id_column=`` and so on.
+    """
+    wanted = candidates(given, usual)
+    found = first_present(wanted, columns)
+    if found is None:
+        raise InputError(
+            f"{where} has no {what} column: looked for {first_few(wanted, 10)} among "
+            f"{first_few(columns, 10)}; name it with {what}_column= (--{what}-column)."
+        )
+    return found
+
+
+def optional_column(
+    what: str, given: str | None, usual: Sequence[str], columns: Sequence[str], where: str
+) -> str | None:
+    """The same, or None where the user names no column and there is none of the usual ones."""
+    if given is None:
+        return first_present(usual, columns)
+    return find_column(what, given, usual, columns, where)
+
+
+def read_table(
+    paths: Path | Sequence[Path], id_columns: Sequence[str], *text_columns: Sequence[str]
+) -> Any:
+    """One file, or several under each other, as an Arrow table.
+
+    Ids in CSV files are numbers where all of them are written as whole numbers are.
+
+    Args:
+        paths: files whose names end in one of ``TABLES``; those of text also with ``.gz`` behind.
+        id_columns: names that the column of ids may have; the first that is there counts.
+        text_columns: the same for every other column that stays text, as labels and texts do.
+    """
+    files = [paths] if isinstance(paths, Path) else list(paths)
+    untyped = [is_untyped(file) for file in files]
+    tables = [_read_file(file, id_columns, text_columns) for file in files]
+    if not all(untyped):
+        # Beside files that know whether their ids are numbers, each file of text has to decide.
+        tables = [
+            _with_whole_ids(table, id_columns, file) if text else table
+            for table, file, text in zip(tables, files, untyped, strict=True)
+        ]
+    table = tables[0]
+    if len(tables) > 1:
+        table = _under_each_other(tables, id_columns, files)
+    return _with_whole_ids(table, id_columns, files[0]) if all(untyped) else table
+
+
+def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Sequence[str]]) -> Any:
+    kind = kind_of(path)
+    if kind not in TABLES:
+        if is_table(path):
+            raise InputError(f"{path} is packed; unpack it first.")
+        raise InputError(f"{path} is no table: its name must end in {', '.join(TABLES)}.")
+    with _as_input_errors(path):
+        if kind in PARQUET:
+            with pq.ParquetFile(path) as file:
+                table = file.read()
+        elif kind in JSON_LINES:
+            table = _read_json_lines(path, id_columns)
+        else:
+            table = _read_csv(path, (id_columns, *text_columns))
+    _check_names(table.column_names, path)
+    return table
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """A Parquet file of which only some columns or rows are to be read."""
+    with _as_input_errors(path), pq.ParquetFile(path) as file:
+        yield file
+
+
+@contextmanager
+def _as_input_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, OverflowError, UnicodeDecodeError, pa.ArrowException) as error:
+        if path.is_file() and path.stat().st_size == 0:
+            raise InputError(f"{path} is empty.") from error
+        if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+            raise InputError(f"{path} is not UTF-8; save the file as UTF-8.") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"{path} cannot be read as a table: {reason}.") from error
+
+
+def _read_csv(path: Path, text_columns: Sequence[Sequence[str]]) -> Any:
+    parsing = pa_csv.ParseOptions(
+        delimiter="\t" if kind_of(path) == ".tsv" else ",", newlines_in_values=True
+    )
+    names = pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names
+    _check_names(names, path)
+    texts = {first_present(wanted, names) for wanted in text_columns} - {None}
+    converting = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+    table = pa_csv.read_csv(_unpacked(path), parse_options=parsing, convert_options=converting)
+    for name in table.column_names:
+        if pa.types.is_binary(table[name].type):
+            raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
+    return table
+
+
+def _unpacked(path: Path) -> Any:
+    """The file, or what a .gz file holds."""
+    packed = path.suffix.lower() == ".gz"
+    return pa.input_stream(str(path), compression="gzip") if packed else path
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path} has several columns {first_few(repeated)}.")
+
+
+def _read_json_lines(path: Path, id_columns: Sequence[str]) -> Any:
+    rows = _json_objects(path)
+    # Of all rows: the first may lack some, and must not hide them.
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    key, columns = first_present(id_columns, names), {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowException, OverflowError) as error:
+            rule = "; ids are all text or all whole numbers" if name == key else ""
+            kinds = dict.fromkeys(_JSON_KINDS[type(v)] for v in values if v is not None)
+            mixed = f"holds {' and '.join(kinds)}" if len(kinds) > 1 else f"cannot be read: {error}"
+            raise InputError(f"{path}: the column {name!r} {mixed}{rule}.") from error
+    return pa.table(columns)
+
+
+def _json_objects(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for block in line_blocks(path):
+        for number, line in enumerate(block.lines, block.first):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {number}, is not a JSON object.")
+            rows.append(row)
+    if not rows:
+        raise InputError(f"{path} is empty.")
+    return rows
+
+
+def _under_each_other(
+    tables: Sequence[Any], id_columns: Sequence[str], files: Sequence[Path]
+) -> Any:
+    """One table; a column that is text in one file is text, but ids must be of one kind."""
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        kinds = {t.schema.field(name).type for t in tables if name in t.column_names}
+        if len(kinds) > 1 and name not in id_columns and pa.string() in kinds:
+            tables = [_as_text(table, name) for table in tables]
+    return concatenate(tables, files)
+
+
+def concatenate(tables: Sequence[Any], files: Sequence[Path]) -> Any:
+    """The tables of some files under each other."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        names = first_few([str(file) for file in files])
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"The columns of {names} differ: {reason}.") from error
+
+
+def _as_text(table: Any, name: str) -> Any:
+    if name not in table.column_names or not may_be_labels(table[name].type):
+        return table
+    values = table[name]
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return table.set_column(table.column_names.index(name), name, values.cast(pa.string()))
+
+
+def _with_whole_ids(table: Any, id_columns: Sequence[str], path: Path) -> Any:
+    """A table read with its ids as text: now numbers, if every one is a whole number."""
+    column = first_present(id_columns, table.column_names)
+    if column is None:
+        return table
+    ids = table[column]
+    if empty := ids.null_count + (pc.sum(pc.equal(ids, "")).as_py() or 0):
+        raise InputError(f"{path}: the id column {column!r} has {empty} empty values.")
+    if not pc.all(pc.match_substring_regex(ids, f"^{WHOLE_NUMBER}$")).as_py():
+        return table
+    return table.set_column(table.column_names.index(column), column, ids.cast(pa.int64()))

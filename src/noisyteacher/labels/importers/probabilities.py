@@ -1,0 +1,321 @@
+"""Files of probabilities or logits, NumPy arrays and tables, to teacher labels.
+
+A ``.npy`` file needs its ids beside it. A ``.npz`` file may hold them: its keys are ``probs`` or
+``logits``, and optionally ``ids`` and ``classes``. In a table each row has an id and either one
+numeric column per class, or one column of lists, or a label. In CSV a list is written as JSON:
+``"[0.1, 0.9]"``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.io.classes import ClassAnswers
+from noisyteacher.io.columns import ids_in, is_list, numbers_in
+from noisyteacher.io.formats import JSON_LINES, kind_of, name_files, read_arrays
+from noisyteacher.io.ids import IdsLike, clean_ids, whole_numbers
+from noisyteacher.io.user_tables import (
+    ID_COLUMNS,
+    candidates,
+    find_column,
+    first_present,
+    read_table,
+)
+from noisyteacher.labels.checks import ArrayLike
+from noisyteacher.labels.importers.one_label import (
+    TEACHER_COLUMNS,
+    is_labeled,
+    label_column_of,
+    read_labeled,
+)
+from noisyteacher.labels.teacher_labels import TeacherLabels
+
+OUTPUTS = {
+    ".npy": "array",
+    ".npz": "array",
+    ".csv": "table",
+    ".tsv": "table",
+    ".parquet": "table",
+    ".jsonl": "answers",
+    ".ndjson": "answers",
+    ".json": "answers",
+}
+
+
+def kind_of_outputs(path: Path, *, labeled: bool = False) -> str | None:
+    """ "array", "table" or "answers" (of an LLM), by the file's name; None for other names.
+
+    A .jsonl file is a table if its first line has a label, or ``labeled`` says that all have.
+    """
+    ending = kind_of(path)
+    if ending in JSON_LINES and (labeled or is_labeled(path)):
+        return "table"
+    return OUTPUTS.get(ending)
+
+
+@dataclass(frozen=True)
+class ImportSettings:
+    """How to make labels of what a file holds, and what to write down about the teacher."""
+
+    logits: bool = False  # the numbers are logits, not probabilities
+    int_ids: bool = False  # ids are whole numbers, also where the file has them as text
+    k: int | None = None  # classes to store per row; None: all
+    teacher: str | None = None
+    revision: str | None = None
+    temperature: float | None = None
+
+    def make(
+        self,
+        ids: IdsLike,
+        values: npt.NDArray[Any],
+        classes: Sequence[str] | None,
+        *,
+        where: str,
+        missing: ArrayLike | None = None,
+    ) -> TeacherLabels:
+        """Labels from ids (n,) and (n, L) probabilities or logits; ``where`` they were read."""
+        make: Callable[..., TeacherLabels] = TeacherLabels.from_probs
+        about = {"teacher": self.teacher, "revision": self.revision, "missing": missing}
+        if self.temperature is not None:
+            about["temperature"] = self.temperature
+        if self.logits:
+            make = TeacherLabels.from_logits
+        try:
+            names = whole_numbers(clean_ids(ids)) if self.int_ids else ids
+            return make(names, values, classes, self.k, **about)
+        except InputError as error:
+            hint = " Are these logits? Then say so: logits=True (--logits)."
+            told = f"{where}: {error}{hint if self._like_logits(values) else ''}"
+            raise InputError(told) from error
+
+    def _like_logits(self, values: npt.NDArray[Any]) -> bool:
+        if self.logits or values.dtype.kind not in "fiu" or not values.size:
+            return False
+        return bool(values.min() < 0 or values.max() > 2)
+
+
+def import_array(
+    path: Path,
+    *,
+    ids: npt.NDArray[Any] | Callable[[int], npt.NDArray[Any]] | None = None,
+    classes: Sequence[str] | None = None,
+    settings: ImportSettings | None = None,
+) -> TeacherLabels:
+    """Read a ``.npy`` or ``.npz`` file.
+
+    ``ids`` come before those inside it; a function, which is told the number of rows, gives those
+    of a file without any. ``classes`` name the columns, or put those that the file names itself
+    into another order.
+    """
+    settings = settings or ImportSettings()
+    arrays = read_arrays(path)
+    wanted = ("array", "probs", "logits") if not settings.logits else ("array", "logits", "probs")
+    key = first_present(wanted, list(arrays))
+    if key is None:
+        raise InputError(f"{path} has neither 'probs' nor 'logits', only {first_few(arrays)}.")
+    values = arrays[key]
+    if key == "logits":
+        settings = replace(settings, logits=True)
+    if values.ndim != 2:
+        raise InputError(f"{path} must hold an array (rows, classes), got shape {values.shape}.")
+    if ids is None or (callable(ids) and "ids" in arrays):
+        ids = arrays.get("ids")
+    if ids is None:
+        raise InputError(f"{path} has no ids; give one id for each row: ids= (--ids).")
+    if callable(ids):
+        ids = ids(len(values))
+    if len(ids) != len(values):
+        raise InputError(f"{len(ids)} ids were given for the {len(values)} rows of {path}.")
+    if "classes" in arrays:
+        inside = [
+            c.decode() if isinstance(c, bytes) else str(c) for c in arrays["classes"].tolist()
+        ]
+        values, classes = _in_order(values, inside, classes, path)
+    return settings.make(ids, values, classes, where=str(path))
+
+
+def _in_order(
+    values: npt.NDArray[Any], inside: list[str], wanted: Sequence[str] | None, path: Path
+) -> tuple[npt.NDArray[Any], Sequence[str]]:
+    """The file's columns in the order of the classes asked for, by name; or under new names."""
+    if wanted is None or list(wanted) == inside:
+        return values, inside
+    if not set(wanted) & set(inside):
+        return values, wanted
+    if sorted(wanted) != sorted(inside) or values.shape[1] != len(inside):
+        raise InputError(
+            f"{path} has the classes {first_few(inside, 10)}, not {first_few(wanted, 10)}."
+        )
+    return values[:, [inside.index(name) for name in wanted]], wanted
+
+
+def import_table(
+    paths: Sequence[Path],
+    *,
+    ids: npt.NDArray[Any] | None = None,
+    id_column: str | None = None,
+    list_column: str | None = None,
+    label_column: str | None = None,
+    confidence_column: str | None = None,
+    classes: ClassAnswers | None = None,
+    settings: ImportSettings | None = None,
+) -> TeacherLabels:
+    """Read the rows of one or more tables.
+
+    With ``list_column`` its lists are the values, and ``classes`` only names them. Without it every
+    class has the column of its name, or of one of its synonyms; where no classes are given, all
+    columns of floats are classes, and where there are none, a single column of lists is taken.
+    ``ids`` come before the ids in ``id_column``, by default ``id`` or ``ID``.
+
+    ``label_column`` holds one label per row; a table without columns of probabilities may call it
+    ``label``, ``prediction`` or the like. The label has the probability in ``confidence_column``,
+    by default ``confidence``, ``probability`` or ``score`` where that holds numbers from 0 to 1,
+    and the other classes share the rest; without one it has all. The classes are ``classes``, or
+    the labels that there are.
+    """
+    where, settings = name_files(paths), settings or ImportSettings()
+    keys, named = candidates(id_column, ID_COLUMNS), label_column is not None
+    if named or confidence_column is not None:
+        _check_one_label(list_column, settings)
+    table = read_table(paths, keys, candidates(label_column, ()))
+    if not (named or list_column is not None or settings.logits):
+        if confidence_column is None:
+            label_column = label_column_of(_without_ids(table, keys), classes)
+        else:
+            usual = [name for name in TEACHER_COLUMNS if name != confidence_column]
+            label_column = find_column("label", None, usual, table.column_names, where)
+        if label_column is not None:
+            table = read_table(paths, keys, (label_column,))  # now with 01 and true as they stand
+    if not table.num_rows:
+        raise InputError(f"{where} has no rows.")
+    if ids is None:
+        key = find_column("id", id_column, ID_COLUMNS, table.column_names, where)
+        ids = ids_in(table, key, where)
+    if len(ids) != table.num_rows:
+        raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
+    if label_column is not None:
+        find_column("label", label_column, (), table.column_names, where)
+        said = read_labeled(table, label_column, confidence_column, classes, where, found=not named)
+        return settings.make(np.asarray(ids)[said.kept], said.probs, said.classes, where=where)
+    values, names = _probabilities(
+        _without_ids(table, keys), list_column, classes, where, logits=settings.logits
+    )
+    try:
+        return settings.make(ids, values, names, where=where)
+    except InputError as error:
+        hint = "" if classes or names is None else _label_hint(table.column_names, names)
+        raise InputError(f"{error}{hint}") from error
+
+
+def _label_hint(columns: Sequence[str], taken: Sequence[str]) -> str:
+    # Times and costs beside a label look like classes, and only their sums tell.
+    label = first_present([name for name in TEACHER_COLUMNS if name not in taken], columns)
+    how = "say so: label_column= (--label-column)."
+    return "" if label is None else f" If {label!r} holds the teacher's labels, {how}"
+
+
+def _check_one_label(list_column: str | None, settings: ImportSettings) -> None:
+    if list_column is not None:
+        raise InputError("a table has a column of lists or one of labels, not both: name one.")
+    if settings.logits:
+        raise InputError("labels and confidences are no logits: leave out logits= (--logits).")
+
+
+def _without_ids(table: Any, keys: Sequence[str]) -> Any:
+    key = first_present(keys, table.column_names)
+    return table.select([name for name in table.column_names if name != key])
+
+
+def _probabilities(
+    table: Any,
+    list_column: str | None,
+    classes: ClassAnswers | None,
+    where: str,
+    *,
+    logits: bool,
+) -> tuple[npt.NDArray[Any], tuple[str, ...] | None]:
+    """(n, L) numbers, and the classes where the table or the user names them."""
+    names = table.column_names
+    if list_column is not None:
+        find_column("list", list_column, (), names, where)
+    elif classes is None:
+        list_column = _only_list_column(table)
+    if list_column is not None:
+        values = _lists(table, list_column, where)
+        return values, None if classes is None else tuple(classes)
+    columns = _class_columns(table, classes, where, logits=logits)
+    parts = [numbers_in(table, column, where) for column in columns.values()]
+    wide = [name for name, part in zip(columns.values(), parts, strict=True) if part.shape[1] != 1]
+    if wide:
+        raise InputError(f"{where}: the column {wide[0]!r} holds lists, not numbers.")
+    return np.concatenate(parts, axis=1), tuple(columns)
+
+
+def _only_list_column(table: Any) -> str | None:
+    if any(pa.types.is_floating(field.type) for field in table.schema):
+        return None
+    lists = [field.name for field in table.schema if is_list(field.type)]
+    return lists[0] if len(lists) == 1 else None
+
+
+def _class_columns(
+    table: Any, classes: ClassAnswers | None, where: str, *, logits: bool
+) -> dict[str, str]:
+    """Class name to the name of its column."""
+    listed = first_few(table.column_names, 10)
+    if classes is None:
+        floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        others = [
+            field.name
+            for field in table.schema
+            if pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
+        ]
+        if others and floats:
+            told = f"{where}: the columns {first_few(others, 10)} hold other numbers than decimals"
+            if logits:
+                raise InputError(f"{told}; name the classes: classes= (--classes).")
+            text = f"{told} and are not taken for classes; name the classes to change that."
+            warnings.warn(text, NoisyTeacherWarning, stacklevel=3)
+        if len(floats) < 2:
+            raise InputError(
+                f"{where} has no two columns of probabilities among {listed}; name the "
+                "classes, classes= (--classes), the column of lists, list_column= "
+                "(--list-column), or the column of labels, label_column= (--label-column)."
+            )
+        return {name: name for name in floats}
+    found = {c: [a for a in names if a in table.column_names] for c, names in classes.items()}
+    absent = [name for name, columns in found.items() if not columns]
+    if absent:
+        raise InputError(
+            f"{where} has no column for the classes {first_few(absent)}; its columns are {listed}."
+        )
+    double = [name for name, columns in found.items() if len(columns) > 1]
+    if double:
+        raise InputError(f"{where} has several columns for the classes {first_few(double)}.")
+    return {name: columns[0] for name, columns in found.items()}
+
+
+def _lists(table: Any, column: str, where: str) -> npt.NDArray[Any]:
+    """(n, L) values of a column of lists, or of their JSON."""
+    kind = table[column].type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        try:
+            lists = [orjson.loads(text or "") for text in table[column].to_pylist()]
+            table = pa.table({column: pa.array(lists, pa.list_(pa.float64()))})
+        except (orjson.JSONDecodeError, pa.ArrowException, TypeError) as error:
+            raise InputError(
+                f"{where}: the column {column!r} is not all JSON lists: {error}."
+            ) from error
+    elif not is_list(kind):
+        raise InputError(f"{where}: the column {column!r} holds {kind}, not lists of numbers.")
+    return numbers_in(table, column, where)

@@ -1,0 +1,123 @@
+"""Plain methods: gold labels alone, and a base loss against the teacher's label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from noisyteacher import losses
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods.batch import (
+    Batch,
+    Columns,
+    Output,
+    Rows,
+    all_rows,
+    gold_losses,
+    keep_rows,
+    weighted_mean,
+)
+from noisyteacher.methods.method import Grid, Method, PlainMethod
+from noisyteacher.noise import TeacherNoise
+
+
+@dataclass(frozen=True)
+class GoldOnly(Method):
+    """Cross-entropy on A and V, for as many optimizer steps as vanilla distillation takes.
+
+    The baseline that any use of the teacher must beat. ``use_val=False`` leaves V out: the student
+    of A alone.
+    """
+
+    use_val: bool = True
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    formula: ClassVar[str] = "ce(y, f) on gold rows"
+    reference: ClassVar[str] = "baseline"
+
+    def prepare(
+        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
+    ) -> Columns:
+        keep = rows.gold
+        if not self.use_val:
+            keep = keep & ~np.isin(rows.ids, rows.val_ids)
+        return keep_rows(all_rows(rows), keep)
+
+    def loss(
+        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
+    ) -> Tensor:
+        return weighted_mean(gold_losses(output.logits.float(), batch.y), batch)
+
+
+@dataclass(frozen=True)
+class Vanilla(PlainMethod):
+    """Vanilla distillation: cross-entropy with the teacher's label or, ``hard``, its top class."""
+
+    hard: bool = False
+
+    formula: ClassVar[str] = "ce(ys, f)"
+    reference: ClassVar[str] = "Hinton et al. 2015"
+
+
+@dataclass(frozen=True)
+class TaylorCE(PlainMethod):
+    """The first ``order`` terms of the Taylor series of cross-entropy: wrong labels pull less.
+
+    It is also a base loss: ``SLaM(base=TaylorCE(2))``.
+    """
+
+    order: int = 2
+    hard: bool = False
+
+    positional: ClassVar[tuple[str, ...]] = ("order",)  # as it reads inside SLaM(base=...)
+    formula: ClassVar[str] = "Σ_j ys_j Σ_{i≤order} (1 − f_j)^i / i"
+    reference: ClassVar[str] = "Feng et al. IJCAI 2020"
+    unverified: ClassVar[str] = "read as an abstract; the paper's CIFAR grid is not stated"
+    other_grids: ClassVar[dict[str, Grid]] = {
+        "imagenet": {"order": (1, 2, 3, 4, 5, 6, 10, 20, 50, 80, 100)}
+    }
+
+    def base_loss(self) -> losses.BaseLoss:
+        return losses.TaylorCE(self.order)
+
+
+@dataclass(frozen=True)
+class PolyLoss(PlainMethod):
+    """Poly-1: cross-entropy with another weight on its first polynomial term.
+
+    It is also a base loss: ``SLaM(base=PolyLoss(2.0))``, printed as ``Poly1(2.0)``.
+    """
+
+    epsilon: float = 2.0
+    hard: bool = False
+
+    formula: ClassVar[str] = "ce(ys, f) + ε Σ_j ys_j (1 − f_j)"
+    reference: ClassVar[str] = "Leng et al. ICLR 2022"
+    grid: ClassVar[Grid] = {"epsilon": (-1.0, -0.8, -0.6, -0.4, -0.2, 0.5, 1.0, 2.0, 50.0, 100.0)}
+    other_grids: ClassVar[dict[str, Grid]] = {
+        "imagenet": {"epsilon": (1.0, 2.0, 50.0, 100.0)},
+        "imdb": {"epsilon": (-1.0, -0.8, -0.6, -0.4, -0.2, 0.5, 1.0, 2.0)},
+    }
+
+    def base_loss(self) -> losses.BaseLoss:
+        return losses.Poly1(self.epsilon)
+
+
+@dataclass(frozen=True)
+class GCE(PlainMethod):
+    """Generalized cross-entropy: cross-entropy for q → 0, the robust absolute error at q = 1.
+
+    ``TruncatedGCE`` is its truncated form.
+    """
+
+    q: float = 0.7
+    hard: bool = False
+
+    formula: ClassVar[str] = "Σ_j ys_j (1 − f_j^q) / q"
+    reference: ClassVar[str] = "Zhang & Sabuncu 2018"
+
+    def base_loss(self) -> losses.BaseLoss:
+        return losses.GCE(self.q)

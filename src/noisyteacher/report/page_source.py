@@ -1,0 +1,199 @@
+"""What a page tells: a run's folder, or an audit's file, read and put into words."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from noisyteacher.bench.result_lines import Line, lines
+from noisyteacher.core.errors import InputError
+from noisyteacher.report.collect import AUDITS, Story, read_story
+from noisyteacher.report.comparison import Comparison, read_comparison
+from noisyteacher.runs import Row, read_rows
+
+ACCURACIES_IN_WORDS = (
+    "Test accuracy in percent, mean ± standard deviation over n trials: after the last epoch, "
+    "at the epoch chosen on the selection set S, and at the best test epoch (the paper's "
+    "protocol, which looks at the test part)."
+)
+_STORE = "the label store "  # how the recipe of a bench calls a teacher that it did not train
+
+
+@dataclass(frozen=True)
+class PageSource:
+    """Everything a page may show; what the run has not left is empty."""
+
+    title: str
+    story: Story = field(default_factory=Story)
+    recipe: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)  # a distillation's own account
+    rows: list[Row] = field(default_factory=list)
+    audits: dict[str, dict[str, Any]] = field(default_factory=dict)  # by heading
+    comparison: Comparison | None = None
+    pictures: list[Path] = field(default_factory=list)
+    progress: dict[str, Any] | None = None  # the latest epoch of any student
+
+    @property
+    def lines(self) -> list[Line]:
+        return lines(self.rows)
+
+
+def read_source(path: str | Path) -> PageSource:
+    """Read a run's folder, or the JSON that ``noisyteacher audit --json`` printed."""
+    path = Path(path)
+    if path.is_file():
+        return PageSource(title=f"Audit: {path.stem}", audits={"The teacher": read_audit(path)})
+    if not path.is_dir():
+        raise InputError(f"There is no run or audit {path}.")
+    if not (path / "recipe.json").exists() and not (path / "results.jsonl").exists():
+        raise InputError(f"{path} is not a run's folder: it has no recipe.json.")
+    recipe = _read_json(path / "recipe.json")
+    student = _read_json(path / "student" / "config.json")
+    return PageSource(
+        title=_title(recipe, path),
+        story=read_story(path),
+        recipe=recipe,
+        about=student.get("about") or {},
+        rows=read_rows(path / "results.jsonl"),
+        audits=_audits(path),
+        comparison=read_comparison(path),
+        pictures=sorted((path / "pictures").glob("*.png")),
+        progress=last_line(path / "curves.jsonl"),
+    )
+
+
+def read_audit(path: Path) -> dict[str, Any]:
+    """An audit's ``to_dict`` from a file."""
+    found = _read_json(path)
+    missing = [name for name in ("numbers", "findings", "recommendation") if name not in found]
+    if missing:
+        raise InputError(
+            f"{path} is not an audit: it has no {missing[0]!r}. `noisyteacher audit --json` "
+            "prints one."
+        )
+    return found
+
+
+def _audits(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {"The teacher": folder / "audit.json"}
+    sized = sorted((folder / AUDITS).glob("*.json"), key=lambda p: (len(p.stem), p.stem))
+    for path in sized:
+        heading = "The teacher" if len(sized) == 1 else f"The teacher of {path.stem} gold labels"
+        found[heading] = path
+    return {heading: read_audit(path) for heading, path in found.items() if path.exists()}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Empty where there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        found = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} does not hold a JSON object.")
+    return found
+
+
+def plain(value: object) -> str:
+    """A recipe's value as people write it: bench recipes keep reprs, texts in quotes."""
+    text = str(value)
+    try:
+        read = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return read if isinstance(read, str) else text
+
+
+def _title(recipe: dict[str, Any], folder: Path) -> str:
+    name, dataset = (plain(recipe.get(key, "")) for key in ("name", "dataset"))
+    if name and dataset and dataset not in name:
+        return f"{name}: {dataset}"
+    return name or folder.name
+
+
+def last_line(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        tail = file.read().splitlines()
+    for line in reversed(tail):
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue  # the writer is in the middle of it
+        return found if isinstance(found, dict) else None
+    return None
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def facts(source: PageSource) -> list[tuple[str, str]]:
+    """Teacher, student, sizes and machine, as far as they are known."""
+    told = []
+    named = source.recipe | {"teacher": _given_store(source) or source.recipe.get("teacher")}
+    for key, name in (("teacher", "Teacher"), ("student", "Student, the same for every method")):
+        if named.get(key):
+            told.append((name, plain(named[key])))
+    right = [row.teacher_accuracy for row in source.rows if row.teacher_accuracy is not None]
+    if right:
+        each = ", ".join(f"{value:.1f} %" for value in dict.fromkeys(right))
+        told.append((f"Teacher's accuracy on {_judged_on(source)}", each))
+    sizes = source.recipe.get("sizes")
+    if isinstance(sizes, dict):
+        told.append(("Rows", ", ".join(f"{name} {count:,}" for name, count in sizes.items())))
+    for name in ("val", "selection", "trials", "seed"):
+        if name in source.recipe:
+            words = {"val": "Rows of V", "selection": "Rows of S"}.get(name, name.capitalize())
+            told.append((words, plain(source.recipe[name])))
+    if source.rows:
+        machines = dict.fromkeys(row.hardware for row in source.rows)
+        told.append(("Measured on", ", ".join(machines)))
+        last = max(row.finished_at for row in source.rows)
+        told.append(("Last student finished", last.replace("T", " ").replace("+00:00", " UTC")))
+    return told
+
+
+def _given_store(source: PageSource) -> str | None:
+    """The label store whose labels a bench was given; None where it trained its own teacher."""
+    lasting = source.recipe.get("lasting")
+    teacher = lasting.get("teacher") if isinstance(lasting, dict) else None
+    return teacher if isinstance(teacher, str) and teacher.startswith(_STORE) else None
+
+
+def _judged_on(source: PageSource) -> str:
+    if "sizes" in source.recipe:
+        return "V"
+    if _given_store(source) is None:
+        return "the test part"
+    # Rows do not tell which of the two it was.
+    return "the test part, or, where its store lacks that, on the training part without A"
+
+
+def progress(source: PageSource) -> str:
+    """How far a run that may still go on has come; empty where nothing is known."""
+    latest = source.progress
+    if latest is None:
+        return ""
+    told = [f"epoch {latest.get('epoch')}"]
+    for key, name in (("loss", "loss"), ("test", "test accuracy"), ("selection", "accuracy on S")):
+        if isinstance(latest.get(key), float):
+            told.append(f"{name} {latest[key]:.3g}")
+    finished = f"{len(source.rows)} students have finished."
+    return f"{finished} Last heard of: {latest.get('student')}, {', '.join(told)}."
+
+
+def caption(path: Path) -> str:
+    """What a picture of a run shows, by its file name."""
+    kind, _, size = path.stem.partition("-")
+    if kind != "alpha":
+        return path.stem
+    told = f", {size} gold labels" if size else ""
+    return f"α(x): how likely the teacher's label is right{told}"

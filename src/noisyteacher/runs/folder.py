@@ -1,0 +1,100 @@
+"""The folder of a run: claimed by its settings, locked by its process, filled with rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import write_atomic
+from noisyteacher.core.locks import hold_lock
+from noisyteacher.runs.rows import Row, append_row, read_rows
+
+ANOTHER_FOLDER = "choose another folder with out= (--out)"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """``recipe.json``, ``results.jsonl`` and whatever else a run keeps, in one folder."""
+
+    path: Path
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.jsonl"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out; where one is at work already, refuse.
+
+        The processes that torchrun starts for one run share the lock of the first.
+        """
+        if int(os.environ.get("RANK", "0")) > 0:
+            yield
+            return
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file; the run needs a folder: out= (--out).")
+        there_before = self.path.exists()
+        try:
+            with hold_lock(self.path / ".lock", str(self.path), ANOTHER_FOLDER):
+                yield
+        finally:
+            if not there_before:
+                with suppress(OSError):
+                    self.path.rmdir()  # where nothing was written to it
+
+    def claim(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        last_call: Mapping[str, Any] | None = None,
+        optional: tuple[str, ...] = (),
+        in_words: Mapping[str, str] | None = None,
+        write: bool = True,
+    ) -> None:
+        """Write ``recipe.json``, or refuse a folder whose run has other ``settings``.
+
+        ``last_call`` is written beside them and may change. ``optional`` settings may be missing
+        in either, but do not change. ``in_words`` tells what differs, by the setting's name.
+        Without ``write`` the folder is only checked.
+        """
+        path = self.path / "recipe.json"
+        fixed: dict[str, Any] = orjson.loads(orjson.dumps(settings))
+        if path.exists():
+            stored = self._stored_settings(path)
+            for one, other in ((fixed, stored), (stored, fixed)):
+                one.update({name: other[name] for name in optional if name in other.keys() - one})
+            changed = [name for name, value in fixed.items() if stored.get(name) != value]
+            if changed:
+                differs = (in_words or {}).get(changed[0], f"another {changed[0]}")
+                raise InputError(f"{self.path} holds a run with {differs}; {ANOTHER_FOLDER}.")
+        told = fixed if last_call is None else {**last_call, "lasting": fixed}
+        content = orjson.dumps(told, option=orjson.OPT_INDENT_2)
+        if write and not (path.exists() and path.read_bytes() == content):
+            write_atomic(path, content)
+
+    def _stored_settings(self, path: Path) -> dict[str, Any]:
+        try:
+            stored = orjson.loads(path.read_bytes())
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"{path} is not JSON ({error}); {ANOTHER_FOLDER}.") from error
+        if isinstance(stored, dict):
+            stored = stored.get("lasting", stored)
+        if not isinstance(stored, dict):
+            raise InputError(f"{path} does not hold the settings of a run; {ANOTHER_FOLDER}.")
+        return stored
+
+    def rows(self) -> list[Row]:
+        """The rows so far."""
+        return read_rows(self.results)
+
+    def append(self, row: Row) -> None:
+        """Add a row unless it is there: a resumed run comes by its finished students again."""
+        if all(stored.key != row.key for stored in self.rows()):
+            append_row(self.results, row)

@@ -1,0 +1,127 @@
+"""Results rows: one JSON line per finished student; files merge by concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import orjson
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import append_line
+from noisyteacher.core.machine import commit, versions
+from noisyteacher.methods import Method, parse
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished student. Accuracies in percent. Rows that agree up to ``epochs`` are one."""
+
+    recipe: str
+    dataset: str
+    distillation: str | None  # "soft", "hard", None without a teacher
+    labeled: int
+    method: str
+    gold_repeat: int
+    generation: int
+    trial: int
+    epochs: int
+    accuracy: dict[str, float | None]  # last, selected, best_test
+    macro_f1: float | None
+    teacher_accuracy: float | None
+    curve: list[dict[str, Any]]
+    seconds: float
+    images_per_second: float
+    seeds: dict[str, int]
+    hardware: str
+    versions: dict[str, str] = field(default_factory=versions)
+    commit: str | None = field(default_factory=commit)
+    finished_at: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two rows duplicates of each other."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)[:_KEY_FIELDS]}
+        return tuple((values | {"method": named_method(self.method)}).values())
+
+
+_KEY_FIELDS = [f.name for f in fields(Row)].index("epochs") + 1
+
+
+@lru_cache(maxsize=4096)
+def named_method(name: str) -> Method | str:
+    """The method a row names, so that ``t_a=1`` and ``t_a=1.0`` are one; else the name itself."""
+    try:
+        return parse(name)
+    except InputError:
+        # Rows of other versions may name methods that this one does not have.
+        return name
+
+
+def append_row(path: str | Path, row: Row) -> None:
+    """Add a row; once this returns it is on disk."""
+    append_line(path, orjson.dumps(asdict(row)))
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """The rows of one file, duplicates dropped; empty where there is no file yet."""
+    return merge(read_lines(path, _parse_row))
+
+
+def _parse_row(value: Any) -> Row:
+    row = Row(**value)
+    for name, kinds in _KINDS.items():
+        if not isinstance(getattr(row, name), kinds):
+            raise TypeError(f"its {name} is {getattr(row, name)!r}")
+    return row
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The types of JSON values that a field takes; whole numbers pass for floats."""
+    parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kinds = tuple(get_origin(part) or part for part in parts)
+    return (*kinds, int) if float in kinds else kinds
+
+
+_KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Row).items()}
+
+
+def merge(rows: Iterable[Row]) -> list[Row]:
+    """Drop duplicates; the first stands."""
+    seen: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        seen.setdefault(row.key, row)
+    return list(seen.values())
+
+
+def read_lines(path: str | Path, parse_row: Callable[[Any], T]) -> list[T]:
+    """The rows of a JSONL file, as ``parse_row`` makes them; it raises TypeError for bad ones.
+
+    A last line that a killed writer left unfinished is ignored, and overwritten by the next row;
+    any other bad line is refused.
+    """
+    path = Path(path)
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(parse_row(orjson.loads(line)))
+        except (orjson.JSONDecodeError, TypeError) as error:
+            if number == len(lines) and isinstance(error, orjson.JSONDecodeError):
+                break
+            raise InputError(
+                f"{path}, line {number}, is not a results row ({error}); remove the line or choose "
+                "another folder."
+            ) from error
+    return rows

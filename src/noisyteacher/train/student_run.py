@@ -1,0 +1,375 @@
+"""One student in training: static buffers, one step, one evaluation, and its whole state.
+
+Everything a step reads or writes lives in tensors that never move, and the step itself never asks
+the host for anything. So the same code runs eagerly on a CPU and, on a GPU, is captured once as a
+CUDA graph and replayed (``capture``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.data import Inputs, Views
+from noisyteacher.data.tensors import gather_rows, join_batches, rows_in, to_device
+from noisyteacher.methods import EMBEDDINGS, Batch, Columns, Output
+from noisyteacher.models import Network, synchronize
+from noisyteacher.train.config import TrainConfig
+from noisyteacher.train.distributed import Processes
+from noisyteacher.train.job import Job, TrainData
+
+# Streams of randomness of one student; each is seeded anew at every epoch, so that a resumed run
+# needs no stored generator state.
+_ORDER, _WEAK, _STRONG, _DROPOUT = range(4)
+
+
+@dataclass(frozen=True)
+class DeviceData:
+    """The inputs on the device, shared by all students of a run: training rows, then test rows."""
+
+    inputs: Inputs
+    views: Views
+    classes: int
+    train_rows: int
+    test_y: np.ndarray  # (t,), empty without a test part
+    device: torch.device
+
+    @classmethod
+    def build(cls, data: TrainData, device: torch.device) -> DeviceData:
+        parts = [data.inputs] if data.test_inputs is None else [data.inputs, data.test_inputs]
+        test_y = np.empty(0, np.int64) if data.test_y is None else np.asarray(data.test_y)
+        inputs = to_device(parts, device)
+        return cls(inputs, data.views, data.classes, rows_in(data.inputs), test_y, device)
+
+
+class StudentRun:
+    """A student, its optimizer and the buffers of its steps."""
+
+    def __init__(
+        self, job: Job, data: DeviceData, config: TrainConfig, processes: Processes
+    ) -> None:
+        if "strong" in job.method.views and not data.views.has_strong:
+            raise InputError(f"{job.method!r} needs a strong view, and this data has none.")
+        self.job, self.data, self.config, self.processes = job, data, config, processes
+        self.device = data.device
+        self.on_gpu = self.device.type == "cuda"
+        self.columns = _columns_on(job.prepared.columns, self.device)
+        self._build_model()
+        self._build_buffers()
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._eval_graph: torch.cuda.CUDAGraph | None = None
+        self.stream: torch.cuda.Stream | None = None
+
+    # -- building ---------------------------------------------------------------------------
+
+    def _build_model(self) -> None:
+        job = self.job
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(job.seed)
+            self.model = cast(Network, job.model.build())
+            classes = getattr(self.model, "classes", self.data.classes)
+            if classes != self.data.classes:
+                raise InputError(
+                    f"The model has {classes} classes, the labels have {self.data.classes}."
+                )
+            self.modules = job.method.modules(self.model, job.prepared.columns)
+        if job.init is not None:
+            self.model.load_state_dict(job.init)
+        if self.on_gpu and self.processes.count > 1:
+            synchronize(self.model)
+        self.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.modules is not None:
+            self.modules.to(self.device)
+        self.parameters = [p for p in self._parameters() if p.requires_grad]
+        self.optimizer = self.config.optimizer.build(self.parameters, self.on_gpu)
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        yield from self.model.parameters()
+        if self.modules is not None:
+            yield from self.modules.parameters()
+
+    def _build_buffers(self) -> None:
+        columns, config, device = self.columns, self.config, self.device
+        if len(columns) == 0:
+            raise InputError(f"{self.job.method!r} keeps no row to train on.")
+        self.batch = config.batch_size
+        epoch_rows = columns.rows_per_epoch or len(columns)
+        self.steps = config.steps_per_epoch or -(-epoch_rows // self.batch)
+        gold = np.flatnonzero(self.job.prepared.columns.y.numpy() >= 0)
+        self.entries = np.concatenate(
+            [np.arange(len(columns)), np.tile(gold, config.gold_repeat - 1)]
+        ).astype(np.int64)
+        kept = self.job.prepared.columns.index.numpy()
+        self.positions = torch.from_numpy(self.job.positions[kept]).to(device)
+        self.order = torch.zeros(self.steps, self.batch, dtype=torch.int64, device=device)
+        self.rates = torch.zeros(self.steps, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.done = torch.zeros((), device=device)  # steps taken in the whole run
+        self.loss_sum = torch.zeros((), device=device)
+        self.weak_generator = torch.Generator(device)
+        self.strong_generator = torch.Generator(device)
+        self._build_evaluation()
+
+    def _build_evaluation(self) -> None:
+        tests = self.data.train_rows + np.arange(len(self.data.test_y))
+        wanted = np.concatenate([self.job.selection, tests]).astype(np.int64)
+        self.eval_y = np.concatenate([self.job.selection_y, self.data.test_y])
+        size = min(self.config.eval_batch, max(len(wanted), 1))
+        chunks = -(-len(wanted) // size)
+        padded = np.resize(wanted, (chunks, size)) if chunks else np.empty((0, size), np.int64)
+        self.eval_order = torch.from_numpy(padded).to(self.device)
+        self.predicted = torch.zeros_like(self.eval_order)
+
+    # -- an epoch ---------------------------------------------------------------------------
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Where this student's work is queued: its own stream once captured."""
+        return torch.cuda.stream(self.stream) if self.stream is not None else nullcontext()
+
+    def start_epoch(self, epoch: int) -> None:
+        """Draw the epoch's order, renew the columns and set rates, seeds and counters."""
+        with self.on_stream():
+            self._refresh(epoch)
+            self._fill_buffers(epoch)
+        self.model.train()
+
+    def _fill_buffers(self, epoch: int) -> None:
+        seeds = np.random.SeedSequence([self.job.seed, epoch]).generate_state(4, np.uint64) >> 1
+        rng = np.random.default_rng(int(seeds[_ORDER]))
+        need, drawn = self.steps * self.batch, []
+        while need > 0:
+            drawn.append(rng.permutation(self.entries)[:need])
+            need -= len(drawn[-1])
+        order = torch.from_numpy(np.concatenate(drawn).reshape(self.steps, self.batch))
+        factors = self.config.schedule.factors(epoch, self.config.epochs, self.steps)
+        self.factors = [self.config.optimizer.lr * factor for factor in factors]
+        self.order.copy_(order)
+        self.rates.copy_(torch.tensor(self.factors))
+        self.cursor.zero_()
+        self.loss_sum.zero_()
+        self.done.fill_(epoch * self.steps)
+        self.weak_generator.manual_seed(int(seeds[_WEAK]))
+        self.strong_generator.manual_seed(int(seeds[_STRONG]))
+        # Dropout layers draw from the device's default generator.
+        torch.manual_seed(int(seeds[_DROPOUT]))
+
+    def advance(self, step: int) -> None:
+        """Take one step: replay the graph where there is one, else run it eagerly."""
+        if self._graph is not None:
+            with self.on_stream():
+                self._graph.replay()
+            return
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], float):
+                group["lr"] = self.factors[step]
+        self._step()
+
+    def _step(self) -> None:
+        entry = self.order.index_select(0, self.cursor).squeeze(0)
+        batch = self._gather(entry)
+        output = self._forward(gather_rows(self.data.inputs, self.positions.index_select(0, entry)))
+        if self.processes.count > 1:
+            batch = self.processes.share_of_batch(batch)
+        progress = self.done / float(self.config.epochs * self.steps)
+        loss = self.job.method.loss(output, batch, self.modules, progress)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.processes.average_gradients(self.parameters)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].copy_(self.rates.index_select(0, self.cursor).squeeze(0))
+        self.optimizer.step()
+        self.loss_sum += loss.detach()
+        self.cursor += 1
+        self.done += 1
+
+    def _gather(self, entry: Tensor) -> Batch:
+        columns = self.columns
+        return Batch(
+            y=columns.y.index_select(0, entry),
+            weight=columns.weight.index_select(0, entry),
+            values={name: v.index_select(0, entry) for name, v in columns.values.items()},
+            constants=columns.constants,
+        )
+
+    def _forward(self, raw: Inputs) -> Output:
+        views, method = self.data.views, self.job.method
+        shown = [views.weak(raw, self.weak_generator)]
+        if "strong" in method.views:
+            shown.append(views.strong(raw, self.strong_generator))
+        if self.processes.count > 1:
+            # Every process draws the whole batch's randomness, so that N processes see what one
+            # would have seen.
+            shown = [self.processes.share_of(view) for view in shown]
+        with self._autocast():
+            if EMBEDDINGS in method.needs:
+                embedding = self.model.embed(join_batches(shown))
+                logits = self.model.classify(embedding)
+            else:
+                embedding, logits = None, self.model(join_batches(shown))
+        parts = logits.float().chunk(len(shown))
+        output = Output(parts[0], strong=parts[1] if len(shown) == 2 else None)
+        if embedding is not None:
+            output = replace(output, embedding=embedding.float().chunk(len(shown))[0])
+        return output
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        dtype = self.config.autocast_dtype(self.device)
+        if dtype is None:
+            return nullcontext()
+        # The cache of cast weights would outlive a captured step.
+        return torch.autocast(self.device.type, dtype=dtype, cache_enabled=not self.on_gpu)
+
+    # -- looking at the student -------------------------------------------------------------
+
+    def launch_evaluation(self) -> None:
+        """Predict S and the test part; ``predictions`` waits for the result."""
+        self.model.eval()
+        with self.on_stream():
+            self.cursor.zero_()
+            for _ in range(len(self.eval_order)):
+                if self._eval_graph is not None:
+                    self._eval_graph.replay()
+                else:
+                    self._eval_step()
+
+    def _eval_step(self) -> None:
+        chosen = self.eval_order.index_select(0, self.cursor).squeeze(0)
+        logits = self._plain_logits(chosen)
+        self.predicted.index_copy_(0, self.cursor, logits.argmax(1)[None])
+        self.cursor += 1
+
+    @torch.no_grad()
+    def _plain_logits(self, positions: Tensor) -> Tensor:
+        shown = self.data.views.plain(gather_rows(self.data.inputs, positions))
+        with self._autocast():
+            logits: Tensor = self.model(shown)
+        return logits.float()
+
+    def predictions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Predicted classes of S and of the test part, as last evaluated."""
+        with self.on_stream():
+            flat = self.predicted.cpu().numpy().reshape(-1)[: len(self.eval_y)]
+        return flat[: len(self.job.selection)], flat[len(self.job.selection) :]
+
+    def probabilities(self, positions: Tensor) -> Tensor:
+        """(len(positions), L) un-augmented predictions in evaluation mode."""
+        training = self.model.training
+        self.model.eval()
+        chunks = positions.to(self.device).split(self.config.eval_batch)
+        probs = torch.cat([self._plain_logits(chunk).softmax(1) for chunk in chunks])
+        self.model.train(training)
+        return probs
+
+    def _refresh(self, epoch: int) -> None:
+        """Let the method renew its columns from what the student says now."""
+        every = self.job.method.refresh_every()
+        if every and epoch % every == 0:
+            val = torch.from_numpy(self.job.val_positions)
+            probs, val_probs = self.probabilities(self.positions), self.probabilities(val)
+            self.job.method.refresh(probs, val_probs, self.columns)
+
+    # -- CUDA graphs ------------------------------------------------------------------------
+
+    def capture(self) -> None:
+        """Record one training step and one evaluation step on a stream of this student's own."""
+        before = self.state()
+        self._fill_buffers(0)
+        torch.cuda.synchronize(self.device)
+        self.stream = torch.cuda.Stream(self.device)
+        self.model.train()
+        self._graph = self._record(self._step)
+        self.model.eval()
+        if len(self.eval_order):
+            self._eval_graph = self._record(self._eval_step)
+        # The warm-up steps trained the student: undo them.
+        self.load_state(before)
+        torch.cuda.synchronize(self.device)
+
+    def _record(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        with self.on_stream():
+            for _ in range(3):  # lets libraries pick their kernels before the capture
+                self.cursor.zero_()
+                step()
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.weak_generator)
+        graph.register_generator_state(self.strong_generator)
+        self.cursor.zero_()
+        torch.cuda.synchronize(self.device)
+        with torch.cuda.graph(graph, stream=self.stream):
+            step()
+        return graph
+
+    def join_stream(self) -> None:
+        """Wait, on the host, for this student's work."""
+        if self.stream is not None:
+            self.stream.synchronize()
+
+    # -- state ------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of everything that training changes, by name."""
+        self.join_stream()
+        found = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        if self.modules is not None:
+            found |= {f"modules.{k}": v for k, v in self.modules.state_dict().items()}
+        if self.job.method.refresh_every():
+            found["columns.weight"] = self.columns.weight
+        for i, parameter in enumerate(self.parameters):
+            for name, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    found[f"optimizer.{i}.{name}"] = value
+        # On the student's own stream, and waited for: its next step must not overtake the copies.
+        with self.on_stream():
+            copies = {name: value.detach().clone() for name, value in found.items()}
+        self.join_stream()
+        return copies
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Write a state back in place: a captured graph keeps pointing at the same memory."""
+        with torch.no_grad(), self.on_stream():
+            for name, value in self.model.state_dict().items():
+                value.copy_(state[f"model.{name}"])
+            if self.modules is not None:
+                for name, value in self.modules.state_dict().items():
+                    value.copy_(state[f"modules.{name}"])
+            if self.job.method.refresh_every():
+                self.columns.weight.copy_(state["columns.weight"])
+            self._load_optimizer(state)
+
+    def _load_optimizer(self, state: dict[str, Tensor]) -> None:
+        for i, parameter in enumerate(self.parameters):
+            prefix = f"optimizer.{i}."
+            stored = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+            current = self.optimizer.state[parameter]
+            for name in set(current) | set(stored):
+                if name not in stored:
+                    current[name].zero_()  # as before the first step
+                elif name in current:
+                    current[name].copy_(stored[name])
+                else:
+                    current[name] = stored[name].to(parameter.device, copy=True)
+
+    def model_state(self) -> dict[str, Tensor]:
+        """The student's weights alone, on the CPU."""
+        with self.on_stream():
+            return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+
+
+def _columns_on(columns: Columns, device: torch.device) -> Columns:
+    """A student's own copy of its columns, on the device (refresh changes them in place)."""
+    return Columns(
+        index=columns.index.to(device),
+        y=columns.y.to(device),
+        weight=columns.weight.to(device, copy=True),
+        values={k: v.to(device, copy=True) for k, v in columns.values.items()},
+        constants={k: v.to(device) for k, v in columns.constants.items()},
+        rows_per_epoch=columns.rows_per_epoch,
+    )

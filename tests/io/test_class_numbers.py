@@ -1,0 +1,63 @@
+"""Labels given in Python, as numbers or as names, to class numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.io.classes import class_numbers
+
+NAMES = ("cat", "dog", "owl")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2, 0, 1],
+        np.array([2, 0, 1], np.uint8),
+        torch.tensor([2, 0, 1]),
+        ["owl", "cat", "dog"],
+        ("owl", "cat", "dog"),
+        np.array(["owl", "cat", "dog"], object),
+    ],
+)
+def test_numbers_and_names_mean_the_same(values: object) -> None:
+    found = class_numbers(values, NAMES)
+    assert (found.tolist(), found.dtype) == ([2, 0, 1], np.int64)
+
+
+def test_booleans_are_the_names_of_two_classes() -> None:
+    assert class_numbers([True, False], ("False", "True")).tolist() == [1, 0]
+    assert class_numbers(torch.tensor([True, False]), ("1", "0")).tolist() == [0, 1]
+
+
+def test_without_names_only_numbers_will_do() -> None:
+    assert class_numbers([1, 0], None).tolist() == [1, 0]
+    assert class_numbers([], None).tolist() == []
+    with pytest.raises(InputError, match=r"y holds class names such as 'cat', .* have no names"):
+        class_numbers(["cat"], None)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.5, 1.0], "truth must hold class names or whole numbers, not float64"),
+        (["cat", None], "truth must hold class names or whole numbers, not object"),
+        ([[0, 1]], r"truth must hold one class per row, but has shape \(1, 2\)"),
+        ([[0], [0, 1]], "truth must hold one class per row, but its rows differ"),
+        (
+            ["cat", "yak"],
+            "truth has the labels 'yak', which are not among the teacher's classes 'cat'",
+        ),
+    ],
+)
+def test_other_labels_are_refused(values: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        class_numbers(values, NAMES, "truth")
+
+
+def test_numbers_are_refused_where_classes_are_called_by_other_numbers() -> None:
+    with pytest.raises(InputError, match="called '5', '1', which are not their places"):
+        class_numbers([1, 0], ("5", "1"))

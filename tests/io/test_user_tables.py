@@ -1,0 +1,163 @@
+"""Users' tables of every format, and labels as they write them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.io.classes import is_unknown, places_of
+from noisyteacher.io.columns import ids_in
+from noisyteacher.io.formats import is_untyped, kind_of, stem_of
+from noisyteacher.io.ids import ids_like
+from noisyteacher.io.user_tables import read_table
+from noisyteacher.labels.importers import import_table
+
+COLUMNS = {"key": ["007", "12"], "note": ["1e3", "true"], "size": [1, 2]}
+
+
+def write(folder: Path, kind: str, columns: dict[str, list[object]] = COLUMNS) -> Path:
+    path = folder / f"t.{kind}"
+    rows = list(zip(*columns.values(), strict=True))
+    if kind.lower() == "parquet":
+        pq.write_table(pa.table(columns), path)
+    elif kind.lower() in ("jsonl", "ndjson"):
+        path.write_text("\n".join(json.dumps(dict(zip(columns, r, strict=True))) for r in rows))
+    else:
+        between = "\t" if kind.lower() == "tsv" else ","
+        path.write_text("\n".join(between.join(map(str, row)) for row in [tuple(columns), *rows]))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "CSV", "tsv", "jsonl", "ndjson", "parquet", "PARQUET"])
+def test_every_format_gives_the_same_table(tmp_path: Path, kind: str) -> None:
+    table = read_table(write(tmp_path, kind), ("id", "key"), ("text", "note"), ("none",))
+    assert table.to_pydict() == COLUMNS
+    assert ids_in(table, "key", "t").tolist() == ["007", "12"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "ndjson"])
+def test_packed_text_is_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"t.{kind}.GZ"
+    path.write_bytes(gzip.compress(write(tmp_path, kind).read_bytes()))
+    assert read_table(path, ("id", "key"), ("text", "note")).to_pydict() == COLUMNS
+    assert (stem_of(path), kind_of(path), is_untyped(path)) == ("t", f".{kind}", "sv" in kind)
+
+
+def test_ids_of_a_csv_are_numbers_where_all_are_written_so(tmp_path: Path) -> None:
+    path = write(tmp_path, "csv", {"id": ["7", "12"], "x": [1, 2]})
+    assert ids_in(read_table(path, ("id",)), "id", "t").tolist() == [7, 12]
+    other = tmp_path / "other.csv"
+    other.write_text("id,x\n007,3\n")
+    both = read_table([path, other], ("id",))
+    assert ids_in(both, "id", "t").tolist() == ["7", "12", "007"]
+
+
+def test_a_folder_called_like_a_partition_adds_no_column(tmp_path: Path) -> None:
+    (tmp_path / "seed=3").mkdir()
+    assert read_table(write(tmp_path / "seed=3", "parquet"), ()).column_names == list(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", b"", "t.csv is empty"),
+        ("t.jsonl", b"\n \n", "t.jsonl is empty"),
+        ("t.csv", b"id,a,a\n1,2,3\n", "several columns 'a'"),
+        ("t.csv", "id,a\n1,caf\xe9\n".encode("latin-1"), "'a' is not UTF-8"),
+        ("t.csv", "id\ncaf\xe9\n".encode("latin-1"), "is not UTF-8"),
+        ("t.csv", "id,caf\xe9\n1,2\n".encode("latin-1"), "is not UTF-8"),
+        ("t.csv", b"id,a\n1\n", r"cannot be read as a table: .*[^.]\.$"),
+        ("t.csv", b"id,a\n,1\n", "1 empty values"),
+        (
+            "t.jsonl",
+            b'{"id": 1}\n{"id": "1"}\n',
+            "the column 'id' holds numbers and text; ids are all text or all whole numbers",
+        ),
+        ("t.jsonl", b'{"a": true}\n{"a": [1]}\n', r"'a' holds true or false and lists\.$"),
+        ("t.jsonl", b'{"a": 18446744073709551615}\n', "'a' cannot be read: .* too large"),
+        ("t.parquet.gz", b"x", "t.parquet.gz is packed; unpack it first"),
+        ("t.csv.zip", b"x", "t.csv.zip is packed; unpack it first"),
+        ("t.csv.gz", b"id,a\n1,2\n", "cannot be read as a table"),
+        ("t.jsonl.gz", b'{"id": 1}\n', "is not a whole gzip file"),
+        # Without a time, or each worker would collect a test of another name.
+        (
+            "t.jsonl.gz",
+            gzip.compress(b'{"id": 1}\n' * 99, mtime=0)[:-9],
+            "is not a whole gzip file",
+        ),
+        ("t.jsonl", b'{"id": 1}\n{"id": \n', "line 2, is not JSON"),
+        ("t.jsonl", b"[1]\n", "line 1, is not a JSON object"),
+        ("t.parquet", b"PAR1", "cannot be read as a table"),
+        ("t.txt", b"id,a\n1,2\n", r"must end in \.csv, \.tsv, \.jsonl, \.ndjson, \.parquet"),
+    ],
+)
+def test_bad_tables_are_one_sentence(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        read_table(tmp_path / name, ("id",))
+
+
+def test_probabilities_in_json_lines_are_a_table(tmp_path: Path) -> None:
+    path = write(tmp_path, "jsonl", {"id": ["007", "8"], "cat": [0.25, 0.5], "dog": [0.75, 0.5]})
+    labels = import_table([path])
+    assert (labels.ids.tolist(), labels.classes) == (["007", "8"], ("cat", "dog"))
+
+
+def test_the_usual_names_of_the_id_column_are_found(tmp_path: Path) -> None:
+    path = write(tmp_path, "csv", {"ID": ["007", "8"], "cat": [0.25, 0.5], "dog": [0.75, 0.5]})
+    assert import_table([path]).ids.tolist() == ["007", "8"]
+    with pytest.raises(
+        InputError, match=r"no id column: looked for 'key' among .* id_column= \(--id-column\)"
+    ):
+        import_table([path], id_column="key")
+
+
+def test_ids_take_the_kind_of_the_store() -> None:
+    text, numbers = np.array(["7", "-12"]), np.array([7, -12])
+    assert ids_like(text, numbers, "t").tolist() == [7, -12]
+    assert ids_like(numbers, text, "t").tolist() == ["7", "-12"]
+    assert ids_like(text, text, "t") is text
+    for odd in ("007", "4_0", "-0", " 7", "7.0", "9223372036854775808", "99999999999999999999"):
+        with pytest.raises(InputError, match="The ids of t are text"):
+            ids_like(np.array([odd]), numbers, "t")
+    assert ids_like(np.array(["9223372036854775807"]), numbers, "t").tolist() == [2**63 - 1]
+
+
+def test_names_come_before_places() -> None:
+    def places(classes: tuple[str, ...], *used: str) -> list[int | None]:
+        found = places_of(used, classes, "t")
+        return [found.get(name) for name in used]
+
+    assert places(("2", "1", "0"), "0", "2") == [2, 0]
+    assert places(("cat", "dog"), "cat", "1") == [0, None]
+    assert places(("cat", "dog"), "01") == [None]
+    assert places(("10", "20"), "0", "1") == [None, None]
+    assert places(("True", "False"), "true", "false") == [0, 1]
+    assert places(("True", "False"), "0", "1") == [1, 0]
+    assert places(("1", "0"), "true", "false") == [0, 1]
+    with pytest.warns(NoisyTeacherWarning, match="of t are numbers, and none is 0: 2 is taken"):
+        assert places(("a", "b", "c"), "10", "2") == [None, 2]
+
+
+def test_numbers_that_are_taken_for_places_are_always_told() -> None:
+    told = "of t are numbers: 0 is taken for 'positive', 1 for 'negative', counted from 0"
+    with pytest.warns(NoisyTeacherWarning, match=told):
+        assert places_of(("1", "0"), ("positive", "negative"), "t")["0"] == 0
+    with pytest.warns(
+        NoisyTeacherWarning, match=r"0 is taken for 'a', 2 for '\{c\}', 3 for 'd', \.\.\."
+    ):
+        places_of(("4", "3", "2", "0"), ("a", "b", "{c}", "d", "e"), "t")
+
+
+def test_minus_one_is_unknown_unless_a_class_is_called_so() -> None:
+    assert is_unknown("-1", ("0", "1"))
+    assert not is_unknown("-1", ("-1", "1"))
+    assert is_unknown("", ("a", "b"))
+    assert is_unknown(None, ("a", "b"))
