@@ -30,7 +30,7 @@ from noisyteacher.methods import (
     TruncatedGCE,
     Vanilla,
     Weighted,
-    parse,
+    import_method,
 )
 
 BETAS = Fidelity.grid["beta"]
@@ -102,14 +102,17 @@ METHOD_SETS: dict[str, tuple[Method, ...]] = {
 
 
 def parse_methods(text: str) -> tuple[Method, ...]:
-    """Methods and names of sets, divided by ``;``: ``"floor; SLaM(hard=True)"``, no repeats."""
+    """Methods and names of sets, divided by ``;``: ``"floor; SLaM(hard=True)"``, no repeats.
+
+    ``my_losses:MyLoss(beta=2)`` imports a method of the user's own.
+    """
     found: list[Method] = []
     for part in text.split(";"):
         name = part.strip()
         if name in METHOD_SETS:
             found += METHOD_SETS[name]
         elif name:
-            found.append(parse(name))
+            found.append(import_method(name))
     if not found:
         raise InputError(
             f"No method in {text!r}; write methods divided by semicolons, or the sets "

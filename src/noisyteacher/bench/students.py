@@ -14,7 +14,7 @@ from noisyteacher.core.files import slug
 from noisyteacher.core.machine import hardware
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS, Method
-from noisyteacher.runs import Row
+from noisyteacher.runs import Row, named_method
 from noisyteacher.train import Job, Problem, Trained
 from noisyteacher.train.checkpoint import checkpoint_path, read_history
 
@@ -36,7 +36,7 @@ class PlannedStudent:
             recipe.dataset,
             distillation(self.method),
             labeled,
-            self.method,
+            named_method(repr(self.method)),  # as read from a row, also where it is only text
             training.gold_repeat,
             self.generation,
             self.trial,

@@ -33,7 +33,10 @@ def bench(
     labeled: Annotated[str | None, typer.Option(help="Sizes of A, as in 5000,7500.")] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help='As in "SLaM();Vanilla(hard=True)"; or sets, as in "floor;rivals".'),
+        typer.Option(
+            help='As in "SLaM();Vanilla(hard=True)"; or sets, as in "floor;rivals"; or your own, '
+            'as in "my_losses:MyLoss(beta=2)".'
+        ),
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Splits to average over.")] = None,
     epochs: Annotated[
@@ -219,9 +222,9 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _second(recipe: Recipe, methods: str, first: str, students: int) -> Recipe:
     from noisyteacher.bench import Generation
     from noisyteacher.bench.method_sets import parse_methods
-    from noisyteacher.methods import Consistency, SLaM, parse
+    from noisyteacher.methods import Consistency, SLaM, import_method
 
-    generation = Generation(parse(first), parse_methods(methods), students)
+    generation = Generation(import_method(first), parse_methods(methods), students)
     usual = Generation(Consistency(SLaM()), generation.methods)
     if generation == usual:
         return replace(recipe, second=generation)

@@ -74,7 +74,10 @@ def distill(
     ] = "auto",
     method: Annotated[
         list[str] | None,
-        typer.Option(help="Try this method, such as 'SLaM(hard=True)', not the defaults."),
+        typer.Option(
+            help="Try this method, such as 'SLaM(hard=True)', not the defaults; one of your own as "
+            "'my_losses:MyLoss(beta=2)'."
+        ),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also train vanilla, teacher-free and other rivals.")
@@ -119,13 +122,13 @@ def distill(
     again with the same files, the run goes on where it was.
     """
     from noisyteacher.labels.importers import parse_classes
-    from noisyteacher.methods import parse
+    from noisyteacher.methods import import_method
     from noisyteacher.pipeline import DistillSettings, FileOptions, gather, run_distill
 
     say = _quiet if json else _say
     settings = DistillSettings(
         student=student,
-        methods=tuple(parse(text) for text in method or ()),
+        methods=tuple(import_method(text) for text in method or ()),
         compare=compare,
         quick=quick,
         generations=generations,

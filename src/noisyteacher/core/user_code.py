@@ -19,5 +19,5 @@ def import_user_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except InputError:
         raise
-    except (ImportError, TypeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"The module {name} cannot be imported: {error}.") from error

@@ -132,7 +132,7 @@ class Method:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            self._check_type(f.name, f.type if isinstance(f.type, str) else f.type.__name__)
+            self._check_type(f.name, f.type.__name__ if isinstance(f.type, type) else str(f.type))
 
     def noise(self) -> TeacherNoise | None:
         """The unfitted noise model this method wants."""

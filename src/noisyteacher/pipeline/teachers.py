@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.user_code import import_user_module
 from noisyteacher.data import Dataset, Tokens, Views
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.labels import TeacherLabels
@@ -200,14 +199,10 @@ def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[st
 
 
 def _import_function(module: str, function: str) -> Function:
-    """Import the user's own code, from the current folder too, as ``python -m`` does."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{module}:{function} cannot be imported: {error}.") from error
+    code = import_user_module(module)
+    if not hasattr(code, function):
+        raise InputError(f"{module}:{function} cannot be imported: there is no {function} in it.")
+    found = getattr(code, function)
     if not callable(found):
         raise InputError(f"{module}:{function} is not a function.")
     imported: Function = found

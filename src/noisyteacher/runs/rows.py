@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -57,13 +56,12 @@ class Row:
 _KEY_FIELDS = [f.name for f in fields(Row)].index("epochs") + 1
 
 
-@lru_cache(maxsize=4096)
 def named_method(name: str) -> Method | str:
     """The method a row names, so that ``t_a=1`` and ``t_a=1.0`` are one; else the name itself."""
     try:
         return parse(name)
     except InputError:
-        # Rows of other versions may name methods that this one does not have.
+        # A method of another version, or of a user's module that is not imported here.
         return name
 
 
