@@ -16,6 +16,7 @@ from noisyteacher.bench.recipes import find_recipe
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.bench.run import RunOptions, open_run
 from noisyteacher.bench.smoke import smoke
+from noisyteacher.cli.bench import _students
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Split, split_outside
 from noisyteacher.labels import TeacherLabels
@@ -201,6 +202,12 @@ def test_the_recipe_is_what_it_says() -> None:
     decays = [(arm.weight_decay, arm.methods) for arm in recipe.arms]
     assert decays == [(None, None), (0.1, (GoldOnly(),)), (1.0, (GoldOnly(),))]
     assert recipe.student_training.optimizer.weight_decay == 0
+
+
+def test_methods_of_the_command_line_have_the_recipes_own_weight_decay() -> None:
+    recipe = _students(find_recipe("cifar100-outside"), "1000", "Consistency(None)", None)
+    assert recipe.arms == (Arm(),)
+    assert (recipe.labeled, recipe.methods) == ((1000,), (Consistency(None),))
 
 
 def test_the_plan_counts_one_teacher_and_a_start_for_each_trial(tmp_path: Path) -> None:

@@ -112,8 +112,9 @@ def cifar100_outside(teacher: ModelSpec | None = None, student: ModelSpec | None
 
     ``noisyteacher bench cifar100-outside --labeled 1000 --data DIR`` has three trials,
     ``--labeled 500,2500,5000 --trials 1`` the other sizes, and ``--labeled 1000 --trials 1 --epochs
-    200 --methods "Consistency(None);Consistency(SLaM())"`` a longer training. One H200; see
-    results/RESULTS.md.
+    200 --methods "Consistency(None);Consistency(SLaM())"`` a longer training. One H200; a teacher
+    takes 3 minutes, eight students of one view 2.7 and of two views 4.5. Measured at 1 000 labels:
+    teacher 56.35, gold only 14.43, vanilla 55.16, SLaM 46.56, see results/RESULTS.md.
     """
     inner = (Vanilla(), Calibrated(Vanilla()), SLaM())
     decays = (0.1, 1.0)
