@@ -20,7 +20,6 @@ from noisyteacher.halfspace import (
 from noisyteacher.halfspace import learner as learner_module
 from noisyteacher.halfspace.theory import (
     expected_slam_slope,
-    leaky_relu_loss,
     noisy_chance,
     slam_loss,
     slam_rate,
@@ -32,6 +31,12 @@ S = W @ X
 ONE, ZERO = torch.tensor(1.0), torch.tensor(0.0)
 RULES = [Slam(), Backward(), Backward(slack=0.0, horizon=50), Perspectron(0.1),
          Perspectron(0.3, horizon=50), Logistic(), Perceptron()]  # fmt: skip
+
+
+def leaky_relu_loss(s, y, leak):
+    """Backward correction's loss: LeakyReLU_λ(−y·s), with (1−λ)z for z ≥ 0 and λz below; y = ±1."""
+    z = -y * s
+    return torch.where(z >= 0, (1 - leak) * z, leak * z)
 
 
 def close(value, expected):

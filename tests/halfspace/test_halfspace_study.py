@@ -12,7 +12,7 @@ from noisyteacher.cli.halfspace import EPILOG, halfspace
 from noisyteacher.core.errors import InputError
 from noisyteacher.halfspace.simulation import Reached, fit_exponent, steps_to_error
 from noisyteacher.halfspace.study import Cell, load_rows, run_study, smoke_study
-from noisyteacher.halfspace.study_report import exponents, interval
+from noisyteacher.halfspace.study_report import exponent_text, exponents
 from noisyteacher.runs import RunFolder
 
 TINY = replace(
@@ -67,7 +67,7 @@ def test_fit_exponent_leaves_out_what_was_not_reached():
     cut = [*planted(variable[:3], 2.0), Reached(None, None, None, 0.2)]
     assert fit_exponent(variable, cut).points == 3
     assert fit_exponent(variable[2:], cut[2:]) is None
-    assert interval(None) == "–"
+    assert exponent_text(None) == "–"
     with pytest.raises(InputError, match="do not match"):
         fit_exponent([0.1], cut)
 

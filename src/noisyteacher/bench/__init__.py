@@ -14,3 +14,7 @@ __all__ = [
     "read_rows",
     "run_recipe",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -241,8 +241,9 @@ def detail_table(recipe: str, found: Sequence[Line]) -> PaperTable:
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
         row += [Text(macro), Text(_over_vanilla(line, found)), Text(blank_or(line.paper))]
         rows.append(tuple(row))
-    told = _joined(teacher_accuracies(found))
-    title = f"{recipe}, {found[0].labeled} labels" + (f"; the teacher: {told} %" if told else "")
+    teacher = _joined(teacher_accuracies(found))
+    title = f"{recipe}, {found[0].labeled} labels"
+    title += f"; the teacher: {teacher} %" if teacher else ""
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", _OVER, "paper")
     notes = [_OVER_NOTE] if any(row[-2].text for row in rows) else []
     notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []

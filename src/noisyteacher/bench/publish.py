@@ -76,24 +76,24 @@ def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure
     """Every figure that these lines have points for; lengths and mixing ratios stay apart."""
     for epochs, repeat in sorted({(x.epochs, x.gold_repeat) for x in found}):
         alike = [x for x in found if (x.epochs, x.gold_repeat) == (epochs, repeat)]
-        told = f"{recipe}, {epochs} epochs" + (f", gold ×{repeat}" if repeat > 1 else "")
+        title = f"{recipe}, {epochs} epochs" + (f", gold ×{repeat}" if repeat > 1 else "")
         length = f"{epochs}epochs" + (f"-gold{repeat}" if repeat > 1 else "")
         drawn = {}
         for kind, mine in by_kind(alike):
             drawn[f"{kind or 'free'}-{length}"] = draw_sizes(
-                f"{told}, {kind or 'no teacher'}", kind, mine
+                f"{title}, {kind or 'no teacher'}", kind, mine
             )
         for size in sorted({x.labeled for x in alike}):
             for kind, mine in by_kind([x for x in alike if x.labeled == size]):
                 drawn[f"{kind or 'free'}-{length}-{size}labels"] = draw_ranking(
-                    f"{told}, {kind or 'no teacher'}", kind, mine
+                    f"{title}, {kind or 'no teacher'}", kind, mine
                 )
         # An ablation's arm or a second generation is not what these compare.
         plain = [x for x in alike if x.recipe == x.table and x.generation == 1]
         drawn |= {
-            f"other-losses-{length}": draw_other_losses(told, plain),
-            f"fidelity-{length}": draw_fidelity(told, plain),
-            f"temperature-{length}": draw_temperature(told, plain),
-            f"gain-{length}": draw_gain(told, plain),
+            f"other-losses-{length}": draw_other_losses(title, plain),
+            f"fidelity-{length}": draw_fidelity(title, plain),
+            f"temperature-{length}": draw_temperature(title, plain),
+            f"gain-{length}": draw_gain(title, plain),
         }
         yield from ((name, figure) for name, figure in drawn.items() if figure is not None)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -63,11 +64,25 @@ def warnings_as_lines() -> Iterator[list[str]]:
         yield notes
 
 
-def text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table for the console: the first column names its row and folds, numbers never do."""
-    table = Table(title=title)
+def json_line(value: Any) -> str:
+    """For ``--json``: one line, dataclasses and NumPy numbers included."""
+    return orjson.dumps(value).decode()
+
+
+def text_table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    texts: int = 1,
+    **look: Any,
+) -> Table:
+    """A table for the console: the first columns are ``texts`` and fold, numbers never do."""
+    table = Table(title=title, **look)
     for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i else "left", overflow="fold", no_wrap=bool(i))
+        number = i >= texts
+        table.add_column(
+            name, justify="right" if number else "left", overflow="fold", no_wrap=number
+        )
     for row in rows:
         table.add_row(*row)
     return table

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import results_table, this_command, verdict, wide_console
+from noisyteacher.cli.common import json_line, results_table, this_command, verdict, wide_console
 
 EPILOG = "**Example:** `noisyteacher demo --trials 5 --out runs/demo`"
 
@@ -25,7 +25,6 @@ def demo(
     The table shows whatever comes out. The same seed gives the same numbers; started again in the
     same folder, the run goes on where it was.
     """
-    import orjson
     import torch
 
     from noisyteacher.bench import run_recipe
@@ -40,7 +39,7 @@ def demo(
     page = write_run_page(out)
     if json:
         for row in rows:
-            typer.echo(orjson.dumps(row).decode())
+            typer.echo(json_line(row))
         return
     console = wide_console()
     console.print(results_table(rows))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from noisyteacher.cli.common import json_line
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onnx`"
@@ -24,8 +25,6 @@ def export(
     `table` (float32, rows × features), or for texts what the featurizer beside the student makes
     of them. Needs `pip install 'noisyteacher[onnx]'`.
     """
-    import orjson
-
     from noisyteacher.pipeline import load_student
     from noisyteacher.pipeline.export import export_onnx, input_names
 
@@ -39,10 +38,8 @@ def export(
         "classes": list(loaded.classes),
         "bytes": onnx.stat().st_size,
     }
-    if json:
-        typer.echo(orjson.dumps(summary).decode())
-    else:
-        typer.echo(
-            f"{onnx}: {summary['bytes']:,} bytes, from {', '.join(input_names(loaded))} to logits "
-            f"of {len(loaded.classes)} classes."
-        )
+    text = (
+        f"{onnx}: {summary['bytes']:,} bytes, from {', '.join(input_names(loaded))} to logits "
+        f"of {len(loaded.classes)} classes."
+    )
+    typer.echo(json_line(summary) if json else text)

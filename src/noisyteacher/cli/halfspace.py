@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 
-from noisyteacher.cli.common import wide_console
+from noisyteacher.cli.common import json_line, text_table, wide_console
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from noisyteacher.halfspace.study import Study
 
 EPILOG = "**Example:** `noisyteacher halfspace --smoke --out runs/halfspace-smoke`"
@@ -68,23 +67,22 @@ def halfspace(
 
 
 def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> None:
-    import orjson
-
     from noisyteacher.halfspace.study import load_rows, missing_cells, run_study
-    from noisyteacher.halfspace.study_report import draw_all, summarise
+    from noisyteacher.halfspace.study_report import draw_all, summarize_study
 
     started = time.monotonic()
     _follow(run_study(study, out, device=device, until=started + 60 * minutes), quiet=json)
     rows = load_rows(out)
-    summary = summarise(study, rows)
+    summary = summarize_study(study, rows)
     draw_all(study, rows, out / "figures", device)
     if json:
         for row in [*rows, *summary.rows()]:
-            typer.echo(orjson.dumps(row).decode())
+            typer.echo(json_line(row))
         return
     console = wide_console()
     for title, (header, lines) in summary.tables().items():
-        console.print(_table(title, header, lines))
+        look = {"box": SIMPLE_HEAD, "title_justify": "left"}
+        console.print(text_table(title, header, lines, texts=len(header), **look))
     for caveat in summary.caveats:
         console.print(f"- {caveat}")
     missing = len(missing_cells(study, out))
@@ -100,15 +98,3 @@ def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
     with ProgressDisplay(quiet=quiet, every_line=True) as display:
         for done, total, what in progress:
             display.update("Cells", done, total, numbers=what, line=f"[{done}/{total}] {what}")
-
-
-def _table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in header:
-        table.add_column(name)
-    for line in lines:
-        table.add_row(*line)
-    return table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.common import Device, IdColumn, ImageSize, TextColumn
+from noisyteacher.cli.common import Device, IdColumn, ImageSize, TextColumn, json_line
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
@@ -88,8 +88,6 @@ def label(
     was, and the store appears only when it is whole. Rows without ids are named after their file,
     pool/0, pool/1, ..., as `distill` names them.
     """
-    import orjson
-
     from noisyteacher.core.machine import choose_device
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import parse_classes
@@ -143,12 +141,8 @@ def label(
         "teacher": labels.teacher,
         "seconds": round(time.monotonic() - began, 2),
     }
-    if json:
-        typer.echo(orjson.dumps(summary).decode())
-    else:
-        typer.echo(
-            f"{len(labels)} rows, {labels.num_classes} classes, in {summary['seconds']} s: {out}"
-        )
+    text = f"{len(labels)} rows, {labels.num_classes} classes, in {summary['seconds']} s: {out}"
+    typer.echo(json_line(summary) if json else text)
 
 
 def _write_csv(labels: TeacherLabels, path: Path) -> None:
@@ -159,11 +153,11 @@ def _write_csv(labels: TeacherLabels, path: Path) -> None:
 
     from noisyteacher.core.files import write_atomic
 
-    said = {
+    columns = {
         "id": labels.ids,
         "label": [labels.classes[number] for number in labels.hard],
         "probability": labels.topk_prob[:, 0],
     }
     content = io.BytesIO()
-    pa_csv.write_csv(pa.table(said), content)
+    pa_csv.write_csv(pa.table(columns), content)
     write_atomic(path, content.getvalue())

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from noisyteacher.cli.common import json_line
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Examples:** `noisyteacher report runs/demo` · `noisyteacher report runs/demo --watch`"
@@ -33,8 +34,6 @@ def report(
     Charts need `pip install noisyteacher[report]`; without it a run's page has tables and pictures.
     With --watch the page is served to this machine's browser alone, until Ctrl-C.
     """
-    import orjson
-
     if watch:
         from noisyteacher.report.watch import watch as serve
 
@@ -45,4 +44,4 @@ def report(
     from noisyteacher.report import write_run_page
 
     page = write_run_page(run, out)
-    typer.echo(orjson.dumps({"report": str(page)}).decode() if json else f"Page: {page}")
+    typer.echo(json_line({"report": str(page)}) if json else f"Page: {page}")

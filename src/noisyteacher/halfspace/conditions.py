@@ -1,4 +1,4 @@
-"""What cannot be learned or is not a margin halfspace, said in one sentence each."""
+"""Checks of points, labels, margins and noise rates: what cannot be learned is refused."""
 
 from __future__ import annotations
 

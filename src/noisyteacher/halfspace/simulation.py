@@ -100,9 +100,9 @@ def simulate(
         learner.start(runs, data.shape.dim)
     alpha = None if gold is None else _estimated_alpha(data, runs, gold | 1, seed, device)
     for block in data.stream(runs, steps, (seed, _EXAMPLES), device):
-        told = _tell(block, alpha)
+        known = _with_alpha(block, alpha)
         for learner in learners.values():
-            learner.advance(told)
+            learner.advance(known)
     test = _TestSet.draw(data, test_points, seed, device)
     traces = {name: test.trace(learner) for name, learner in learners.items()}
     chosen_errors = {}
@@ -113,7 +113,7 @@ def simulate(
     return Simulation(kept, traces, chosen_errors)
 
 
-def _tell(block: Block, alpha: Tensor | None) -> Block:
+def _with_alpha(block: Block, alpha: Tensor | None) -> Block:
     return block if alpha is None else replace(block, alpha=alpha.expand_as(block.y0))
 
 

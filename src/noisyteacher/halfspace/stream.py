@@ -1,8 +1,8 @@
 """Examples of a noisy halfspace: who labels the points, one sample, or a stream for many runs.
 
 The noise is random classification noise, Massart noise, or a teacher with α(x): ``accuracy`` is the
-true chance that a label is right, ``told`` is what the learner knows of it. Functions of x take
-points (..., d) and give (...).
+true chance that a label is right, ``known_accuracy`` is what the learner knows of it. Functions of
+x take points (..., d) and give (...).
 
 Blocks of the stream are drawn ahead by worker threads while the learners work. Block number b has
 a generator of its own, seeded by (seed, b), so the examples do not depend on the number of threads
@@ -45,7 +45,7 @@ class RandomNoise:
         """1 − η, whatever the point."""
         return 1.0 - self.eta
 
-    def told(self, x: Tensor) -> float | Tensor:
+    def known_accuracy(self, x: Tensor) -> float | Tensor:
         """1 − η."""
         return 1.0 - self.eta
 
@@ -70,7 +70,7 @@ class MassartNoise:
             )
         return 1.0 - rate
 
-    def told(self, x: Tensor) -> float | Tensor:
+    def known_accuracy(self, x: Tensor) -> float | Tensor:
         """1 − bound."""
         return 1.0 - self.bound
 
@@ -87,7 +87,7 @@ class NoisyTeacher:
         check_alpha(alpha)
         return alpha
 
-    def told(self, x: Tensor) -> float | Tensor:
+    def known_accuracy(self, x: Tensor) -> float | Tensor:
         """α(x)."""
         return _values(self.alpha, x, "alpha")
 
@@ -184,7 +184,7 @@ class NoisyHalfspace:
         chance = torch.empty((steps, runs), device=device).uniform_(generator=generator)
         right = chance < self.noise.accuracy(points)
         y0 = (right == self.shape.positive(x)).float()
-        return Block(x, y0, self.noise.told(points))
+        return Block(x, y0, self.noise.known_accuracy(points))
 
 
 def _signs(positive: Tensor) -> np.ndarray:

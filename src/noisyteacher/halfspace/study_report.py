@@ -112,7 +112,7 @@ def exponents(study: Study, rows: Sequence[Row]) -> list[ExponentRow]:
     return fitted
 
 
-def interval(exponent: Exponent | None) -> str:
+def exponent_text(exponent: Exponent | None) -> str:
     """``1.9 [1.7, 2.1]``, or a dash where fewer than three cells were reached."""
     if exponent is None:
         return "–"
@@ -147,7 +147,8 @@ class Summary:
     def _exponent_lines(self) -> Lines:
         header = ["shape", "variable", "learner", "best iterate", "last iterate", "proved, at most"]
         return header, [
-            [row.shape, SYMBOLS[row.variable], row.learner, interval(row.best), interval(row.last),
+            [row.shape, SYMBOLS[row.variable], row.learner,
+             exponent_text(row.best), exponent_text(row.last),
              "–" if row.proved is None else f"{row.proved:g}"]
             for row in self.exponents
         ]  # fmt: skip
@@ -170,7 +171,7 @@ class Summary:
         ]  # fmt: skip
 
 
-def summarise(study: Study, rows: Sequence[Row]) -> Summary:
+def summarize_study(study: Study, rows: Sequence[Row]) -> Summary:
     """Fit the exponents and check the consistency proposition."""
     guarantee = [row for row in rows if row["kind"] == "guarantee"]
     return Summary(exponents(study, rows), guarantee, consistency_rows())

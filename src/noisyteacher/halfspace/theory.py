@@ -71,12 +71,6 @@ def expected_slam_slope(s: Tensor, truth0: Tensor, alpha: float | Tensor) -> Ten
     return slam_rate(s, alpha) * gap(alpha) * (torch.sigmoid(s) - truth0)
 
 
-def leaky_relu_loss(s: Tensor, y: Tensor, leak: float) -> Tensor:
-    """Backward correction's loss: LeakyReLU_λ(−y·s), with (1−λ)z for z ≥ 0 and λz below; y = ±1."""
-    z = -y * s
-    return torch.where(z >= 0, (1 - leak) * z, leak * z)
-
-
 # -- the guarantee --------------------------------------------------------------------------------
 
 # E‖w‖² ≤ NORM_GROWTH · T for Algorithm 3 (second claim): 1 from the steps, 2/e from their drift.

@@ -1,4 +1,4 @@
-"""Doors for your own program: PyTorch loops, Hugging Face Trainer, Lightning, scikit-learn.
+"""Integrations with PyTorch loops, the Hugging Face Trainer, Lightning and scikit-learn.
 
-Each file is a door of its own, imported by its name, so that none asks for another's library.
+Import each module by its name, so that none of them needs another's library.
 """

@@ -97,12 +97,12 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         Args:
             X, y: gold rows (n, d), dense or sparse, and their true classes (n,).
             X_pool: rows without labels (m, d), as an array or a tuple of one.
-            teacher_probs: (m, L) what the teacher said of them, in the order of ``classes``; as an
-                array or a tuple of one.
-            teacher_probs_gold: (n, L) what the teacher said of the gold rows, with NaN in rows that
+            teacher_probs: (m, L) the teacher's probabilities for them, in the order of
+                ``classes``; as an array or a tuple of one.
+            teacher_probs_gold: (n, L) its probabilities for the gold rows, with NaN in rows that
                 it was trained on or never labelled. The rows without NaN show how far the teacher
                 can be trusted. Left out, its own probabilities are taken at their word, with a
-                warning: most teachers claim too much.
+                warning: most teachers are overconfident.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32)
         y = self._encoded(y)
@@ -189,18 +189,18 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         return pool.toarray() if sparse.issparse(pool) else pool
 
     def _teacher_labels(self, probs: Any, gold: Any, known: int, rows: int) -> TeacherLabels:
-        """What the teacher said, by position: gold rows first, where it said anything."""
+        """The teacher's labels by position: gold rows first, where it labelled them."""
         if probs is None:
             raise InputError("X_pool needs teacher_probs, the teacher's probabilities on its rows.")
-        said = self._checked_probs("teacher_probs", probs, rows)
+        stored = self._checked_probs("teacher_probs", probs, rows)
         ids = np.arange(known, known + rows)
         if gold is not None:
             on_gold = self._checked_probs("teacher_probs_gold", gold, known)
             seen = np.flatnonzero(~np.isnan(on_gold).any(1))
             if not len(seen):
                 raise InputError("teacher_probs_gold has no row without NaN.")
-            said, ids = np.concatenate([on_gold[seen], said]), np.concatenate([seen, ids])
-        return TeacherLabels.from_probs(ids, said, [str(name) for name in self.classes_])
+            stored, ids = np.concatenate([on_gold[seen], stored]), np.concatenate([seen, ids])
+        return TeacherLabels.from_probs(ids, stored, [str(name) for name in self.classes_])
 
     def _checked_probs(self, name: str, probs: Any, rows: int) -> np.ndarray:
         wanted = (rows, len(self.classes_))
@@ -310,9 +310,9 @@ def _unwrapped(value: Any) -> Any:
     return value[0]
 
 
-def _warn_of_a_bad_teacher(said: np.ndarray, truth: np.ndarray, classes: int) -> None:
+def _warn_of_a_bad_teacher(predicted: np.ndarray, truth: np.ndarray, classes: int) -> None:
     """At chance or below, the likeliest reason is columns in another order."""
-    right = float(np.mean(said == truth))
+    right = float(np.mean(predicted == truth))
     if right <= 1 / classes:
         _warn(
             f"The teacher is right on {right:.1%} of the gold rows, no more than chance. Are its "

@@ -1,4 +1,4 @@
-"""PyTorch: what the teacher said, joined to the examples of a batch by their ids.
+"""PyTorch: the teacher's labels, joined to the examples of a batch by their ids.
 
 columns = TeacherColumns(labels, noise, gold_ids, gold_y)
 loader = DataLoader(StackDataset(ids, data), collate_fn=JoinTeacher(columns), shuffle=True)

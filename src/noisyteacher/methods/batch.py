@@ -91,11 +91,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Output:
-    """The student's output on one batch."""
+    """The student's output on one batch, in float32 at least: losses need the digits."""
 
     logits: Tensor  # (b, L), weak view
     embedding: Tensor | None = None  # (b, d), weak view; only for methods that need embeddings
     strong: Tensor | None = None  # (b, L), strong view; only where ``views`` asks for it
+
+    def __post_init__(self) -> None:
+        for name in ("logits", "embedding", "strong"):
+            value = getattr(self, name)
+            if value is not None and value.dtype in (torch.float16, torch.bfloat16):
+                object.__setattr__(self, name, value.float())
 
 
 class StudentModel(Protocol):

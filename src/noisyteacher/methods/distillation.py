@@ -87,7 +87,7 @@ class DKD(Method):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        logits, target = output.logits.float(), batch.values["target"]
+        logits, target = output.logits, batch.values["target"]
         on_pool = dkd(
             logits,
             target.log(),
@@ -163,11 +163,11 @@ class VID(TargetMethod):
     ) -> Tensor:
         if output.embedding is None or not isinstance(modules, Projection):
             raise InputError(f"{self!r} needs the student's embedding and its own projection.")
-        mean = modules(output.embedding.float())
+        mean = modules(output.embedding)
         nll = vid_nll(mean, batch.values["embedding"], modules.rho)
         if self.on == "pool":
             nll = nll * ~batch.gold
-        losses = self.example_losses(output.logits.float(), batch)
+        losses = self.example_losses(output.logits, batch)
         return weighted_mean(losses + self.weight * nll, batch)
 
 
@@ -232,7 +232,7 @@ class FixMatch(Method):
     ) -> Tensor:
         if output.strong is None:
             raise InputError(f"{self!r} needs a strong view, and none was given.")
-        on_gold = gold_losses(output.logits.float(), batch.y)
-        strong = F.cross_entropy(output.strong.float(), batch.values["label"], reduction="none")
+        on_gold = gold_losses(output.logits, batch.y)
+        strong = F.cross_entropy(output.strong, batch.values["label"], reduction="none")
         on_pool = self.weight * batch.values["sure"] * strong
         return weighted_mean(torch.where(batch.gold, on_gold, on_pool), batch)

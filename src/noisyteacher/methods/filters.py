@@ -365,7 +365,7 @@ class UPS(Method):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        logits, label = output.logits.float(), batch.values["label"]
+        logits, label = output.logits, batch.values["label"]
         negative, positive = batch.values["negative"].float(), label >= 0
         log_probs = logits.log_softmax(1)
         with_label = gold_losses(logits, label)

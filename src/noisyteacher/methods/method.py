@@ -80,7 +80,7 @@ class Method:
             gamma: float = 2.0
 
             def loss(self, output, batch, modules, progress):
-                log_f = output.logits.float().log_softmax(1)
+                log_f = output.logits.log_softmax(1)
                 unsure = (1 - log_f.exp()) ** self.gamma
                 return weighted_mean(-(batch.values["target"] * unsure * log_f).sum(1), batch)
 
@@ -240,7 +240,7 @@ class TargetMethod(Method, register=False):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        return weighted_mean(self.example_losses(output.logits.float(), batch), batch)
+        return weighted_mean(self.example_losses(output.logits, batch), batch)
 
     def example_losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """(b,) loss of each row, before its weight."""

@@ -49,7 +49,7 @@ class GoldOnly(Method):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        return weighted_mean(gold_losses(output.logits.float(), batch.y), batch)
+        return weighted_mean(gold_losses(output.logits, batch.y), batch)
 
 
 @dataclass(frozen=True)

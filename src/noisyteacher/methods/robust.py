@@ -105,7 +105,7 @@ class TruncatedGCE(TargetMethod):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        logits = output.logits.float()
+        logits = output.logits
         probs = logits.detach().softmax(1)
         of_label = probs.gather(1, batch.values["label"][:, None])[:, 0]
         kept = (of_label > self.threshold) | batch.gold | (progress < self.start)

@@ -186,8 +186,8 @@ class Temperature(Wrapper):
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
         t = torch.where(batch.gold, float(self.t_a), float(self.t_b))
-        strong = None if output.strong is None else output.strong.float() / t[:, None]
-        tempered = replace(output, logits=output.logits.float() / t[:, None], strong=strong)
+        strong = None if output.strong is None else output.strong / t[:, None]
+        tempered = replace(output, logits=output.logits / t[:, None], strong=strong)
         if self.squared:
             batch = replace(batch, weight=batch.weight * t.square())
         return super().loss(tempered, batch, modules, progress)
@@ -287,11 +287,11 @@ class Consistency(Wrapper):
         if output.strong is None:
             raise InputError(f"{self!r} needs a strong view, and none was given.")
         inner = super().loss(output, batch, modules, progress)
-        sure, answer = output.logits.detach().float().softmax(1).max(1)
+        sure, answer = output.logits.detach().softmax(1).max(1)
         ramp = (RAMP_START + progress / RAMP_LENGTH).clamp(max=1.0)
         used = torch.where(batch.gold, 1.0, (sure >= self.threshold) * ramp)
         label = torch.where(batch.gold, batch.y, answer)
-        losses = F.cross_entropy(output.strong.float(), label, reduction="none")
+        losses = F.cross_entropy(output.strong, label, reduction="none")
         return inner + self.weight * (used * losses).mean()
 
 
@@ -304,4 +304,4 @@ class _GoldTerm(Method, register=False):
     def loss(
         self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
     ) -> Tensor:
-        return weighted_mean(gold_losses(output.logits.float(), batch.y) * batch.gold, batch)
+        return weighted_mean(gold_losses(output.logits, batch.y) * batch.gold, batch)

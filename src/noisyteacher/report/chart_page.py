@@ -18,6 +18,7 @@ import vl_convert
 
 from noisyteacher import __version__
 from noisyteacher.bench.result_lines import HEADER, cells
+from noisyteacher.core.reprs import ShortRepr
 from noisyteacher.report.audit_charts import (
     draw_alpha,
     draw_drift,
@@ -48,8 +49,8 @@ _MOST_CLASS_ROWS = 200
 _OFTEN_SHARED = ("passes", "labelled", "epochs", "n")
 
 
-@dataclass(frozen=True)
-class Section:
+@dataclass(frozen=True, repr=False)
+class Section(ShortRepr):
     """A heading, and what stands below it."""
 
     title: str
@@ -65,8 +66,8 @@ class Section:
     comparison: Comparison | None = None
 
 
-@dataclass(frozen=True)
-class Page:
+@dataclass(frozen=True, repr=False)
+class Page(ShortRepr):
     """A whole page; ``live`` pages look for a newer self."""
 
     title: str
@@ -124,9 +125,9 @@ def _accuracies(rows: list[tuple[str, ...]]) -> Table:
     """What all lines share stands in the caption: a phone has little room."""
     columns = dict(zip(HEADER, zip(*rows, strict=True), strict=True))
     shared = {n: columns.pop(n)[0] for n in _OFTEN_SHARED if len(set(columns[n])) == 1}
-    told = "".join(f", {name} {value}" for name, value in shared.items() if value)
+    common = "".join(f", {name} {value}" for name, value in shared.items() if value)
     table = list(zip(*columns.values(), strict=True))
-    return Table(f"Test accuracy in percent{told}", tuple(columns), table)
+    return Table(f"Test accuracy in percent{common}", tuple(columns), table)
 
 
 def _candidates(about: dict[str, Any]) -> list[Table]:
@@ -185,7 +186,7 @@ def _audit(heading: str, audit: dict[str, Any], folded: bool) -> Section:
 
 def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     quality, trust = numbers["quality"], numbers["trust"]
-    told = [
+    found = [
         ("teacher", numbers["teacher"] or "unnamed"),
         ("rows of V and pool", f"{numbers['val_rows']:,} and {numbers['pool_rows']:,}"),
         ("accuracy on V", _interval(quality["accuracy"], ".1%")),
@@ -193,15 +194,15 @@ def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     for key, name in (("log_loss", "log-loss"), ("brier", "Brier score"), ("ece", "ECE")):
         after = f"; at that temperature {quality['after'][key]['value']:.3f}"
-        told.append((name, _interval(quality["before"][key], ".3f") + after))
-    told += [
+        found.append((name, _interval(quality["before"][key], ".3f") + after))
+    found += [
         ("mean α", _interval(trust["mean_alpha"], ".3f")),
         ("pool at the lower bound", _interval(trust["share_at_lower_bound"], ".1%")),
         ("worth in gold labels", _interval(trust["effective_labels"], ",.0f")),
     ]
     if numbers["probe"] is not None:
-        told.append(("gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
-    return told
+        found.append(("gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
+    return found
 
 
 def _interval(value: dict[str, float], form: str) -> str:

@@ -10,6 +10,7 @@ import altair as alt
 import numpy as np
 
 from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or, lines
+from noisyteacher.core.reprs import ShortRepr
 from noisyteacher.report.comparison import Confusion
 from noisyteacher.runs import Row
 
@@ -52,8 +53,8 @@ WHOLE = alt.Axis(tickMinStep=1, format="d")
 _HEIGHT = 300
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(frozen=True, repr=False)
+class Table(ShortRepr):
     """Texts in rows; the first column names its row."""
 
     caption: str
@@ -61,8 +62,8 @@ class Table:
     rows: Sequence[tuple[str, ...]]
 
 
-@dataclass(frozen=True)
-class Chart:
+@dataclass(frozen=True, repr=False)
+class Chart(ShortRepr):
     """A Vega-Lite chart, what it shows in words, and its numbers for who cannot see it."""
 
     title: str

@@ -1,4 +1,4 @@
-"""What a page tells: a run's folder, or an audit's file, read and put into words."""
+"""The contents of a page: a run's folder, or an audit's file, read and put into words."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import orjson
 
 from noisyteacher.bench.result_lines import Line, lines
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.reprs import ShortRepr
 from noisyteacher.report.collect import AUDITS, Story, read_story
 from noisyteacher.report.comparison import Comparison, read_comparison
 from noisyteacher.runs import Row, read_rows
@@ -23,8 +24,8 @@ ACCURACIES_IN_WORDS = (
 _STORE = "the label store "  # how the recipe of a bench calls a teacher that it did not train
 
 
-@dataclass(frozen=True)
-class PageSource:
+@dataclass(frozen=True, repr=False)
+class PageSource(ShortRepr):
     """Everything a page may show; what the run has not left is empty."""
 
     title: str
@@ -137,28 +138,28 @@ def last_line(path: Path) -> dict[str, Any] | None:
 
 def facts(source: PageSource) -> list[tuple[str, str]]:
     """Teacher, student, sizes and machine, as far as they are known."""
-    told = []
+    found = []
     named = source.recipe | {"teacher": _given_store(source) or source.recipe.get("teacher")}
     for key, name in (("teacher", "Teacher"), ("student", "Student, the same for every method")):
         if named.get(key):
-            told.append((name, plain(named[key])))
+            found.append((name, plain(named[key])))
     right = [row.teacher_accuracy for row in source.rows if row.teacher_accuracy is not None]
     if right:
         each = ", ".join(f"{value:.1f} %" for value in dict.fromkeys(right))
-        told.append((f"Teacher's accuracy on {_judged_on(source)}", each))
+        found.append((f"Teacher's accuracy on {_measured_on(source)}", each))
     sizes = source.recipe.get("sizes")
     if isinstance(sizes, dict):
-        told.append(("Rows", ", ".join(f"{name} {count:,}" for name, count in sizes.items())))
+        found.append(("Rows", ", ".join(f"{name} {count:,}" for name, count in sizes.items())))
     for name in ("val", "selection", "trials", "seed"):
         if name in source.recipe:
             words = {"val": "Rows of V", "selection": "Rows of S"}.get(name, name.capitalize())
-            told.append((words, plain(source.recipe[name])))
+            found.append((words, plain(source.recipe[name])))
     if source.rows:
         machines = dict.fromkeys(row.hardware for row in source.rows)
-        told.append(("Measured on", ", ".join(machines)))
+        found.append(("Measured on", ", ".join(machines)))
         last = max(row.finished_at for row in source.rows)
-        told.append(("Last student finished", last.replace("T", " ").replace("+00:00", " UTC")))
-    return told
+        found.append(("Last student finished", last.replace("T", " ").replace("+00:00", " UTC")))
+    return found
 
 
 def _given_store(source: PageSource) -> str | None:
@@ -168,7 +169,7 @@ def _given_store(source: PageSource) -> str | None:
     return teacher if isinstance(teacher, str) and teacher.startswith(_STORE) else None
 
 
-def _judged_on(source: PageSource) -> str:
+def _measured_on(source: PageSource) -> str:
     if "sizes" in source.recipe:
         return "V"
     if _given_store(source) is None:
@@ -182,12 +183,12 @@ def progress(source: PageSource) -> str:
     latest = source.progress
     if latest is None:
         return ""
-    told = [f"epoch {latest.get('epoch')}"]
+    parts = [f"epoch {latest.get('epoch')}"]
     for key, name in (("loss", "loss"), ("test", "test accuracy"), ("selection", "accuracy on S")):
         if isinstance(latest.get(key), float):
-            told.append(f"{name} {latest[key]:.3g}")
+            parts.append(f"{name} {latest[key]:.3g}")
     finished = f"{len(source.rows)} students have finished."
-    return f"{finished} Last heard of: {latest.get('student')}, {', '.join(told)}."
+    return f"{finished} Last heard of: {latest.get('student')}, {', '.join(parts)}."
 
 
 def caption(path: Path) -> str:
@@ -195,5 +196,5 @@ def caption(path: Path) -> str:
     kind, _, size = path.stem.partition("-")
     if kind != "alpha":
         return path.stem
-    told = f", {size} gold labels" if size else ""
-    return f"α(x): how likely the teacher's label is right{told}"
+    labels = f", {size} gold labels" if size else ""
+    return f"α(x): how likely the teacher's label is right{labels}"

@@ -1,0 +1,180 @@
+"""What every candidate predicts for gold rows that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+
+from noisyteacher.core.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import SOFT_LABELS, Method, Rows, fit_and_prepare
+from noisyteacher.train.solver import TOLERANCE, Design, Features, LinearFit, solve_linear
+
+# Out-of-fold predictions need fewer digits than the student that is returned.
+CROSS_FIT_TOLERANCE = 3e-4
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How strongly a linear student is penalized, and how many pool rows a gold row counts for."""
+
+    strength: float
+    gold_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class LinearCandidate:
+    """A method whose linear student is solved at each of its settings."""
+
+    method: Method
+    settings: tuple[Setting, ...]
+
+    @property
+    def uses_teacher(self) -> bool:
+        return SOFT_LABELS in self.method.needs
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRows:
+    """Features and labels of all rows: gold rows that judge, gold rows that teach, and the pool.
+
+    ``judges`` rows are held out fold by fold. ``measures`` rows fit the noise model while they are
+    not held out. Gold rows that are neither are trained on in every fold: the teacher may have
+    been trained on them, so they can tell nothing about it.
+    """
+
+    features: Features  # (n, d)
+    ids: np.ndarray  # (n,)
+    y: np.ndarray  # (n,) int64, -1 on pool rows
+    judges: np.ndarray  # (n,) bool
+    measures: np.ndarray  # (n,) bool
+    labels: TeacherLabels | None
+    classes: int
+    trains_judges: bool = True  # False: rows of a selection file, never trained on
+    groups: np.ndarray | None = None  # (n,) rows with identical inputs share a number
+    has_label: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.judges.any():
+            raise InputError("No gold row is left to judge students on.")
+        known = np.ones(len(self.y), bool) if self.labels is None else self.labels.has(self.ids)
+        object.__setattr__(self, "has_label", known)
+
+    @cached_property
+    def design(self) -> Design:
+        return Design.of(self.features)
+
+    @cached_property
+    def pool(self) -> np.ndarray:
+        """Positions of the pool rows with a teacher label, without copies of judging rows."""
+        pool = (self.y < 0) & self.has_label
+        if self.groups is not None:
+            pool &= ~np.isin(self.groups, self.groups[self.judges])
+        return np.flatnonzero(pool)
+
+    def training_rows(self, held_out: np.ndarray, pool: np.ndarray) -> tuple[Rows, np.ndarray]:
+        """The rows of students that may not see ``held_out`` (n,) rows, and their positions."""
+        kept = (self.y >= 0) & ~held_out
+        if not self.trains_judges:
+            kept &= ~self.judges
+        positions = np.concatenate([np.flatnonzero(kept), pool])
+        measures = np.flatnonzero(self.measures & ~held_out & self.has_label)
+        rows = Rows(
+            self.ids[positions],
+            self.y[positions],
+            self.ids[measures],
+            self.y[measures],
+            self.classes,
+        )
+        return rows, positions
+
+
+Progress = Callable[[str, int], None]  # a method and its fold, -1 for the refit
+
+
+def cross_fit(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate],
+    folds: np.ndarray,
+    *,
+    pool: np.ndarray | None = None,
+    progress: Progress = lambda name, fold: None,
+) -> list[np.ndarray]:
+    """Out-of-fold logits of every candidate, each (settings, j, L) on the judging rows in order.
+
+    Args:
+        rows: all rows.
+        candidates: what is tried.
+        folds: (j,) fold of each judging row.
+        pool: positions of the pool rows to train on; None is all of them.
+        progress: called with a candidate's name and the fold before it is solved.
+    """
+    judging = np.flatnonzero(rows.judges)
+    if len(folds) != len(judging):
+        raise InputError(f"{len(folds)} folds do not match {len(judging)} judging rows.")
+    found = [
+        np.zeros((len(c.settings), len(judging), rows.classes), np.float32) for c in candidates
+    ]
+    for fold in np.unique(folds):
+        inside = folds == fold
+        held_out = np.zeros(len(rows.y), bool)
+        held_out[judging[inside]] = True
+        shown = rows.features[judging[inside]]
+        fits = solve_candidates(
+            rows,
+            candidates,
+            held_out,
+            pool=pool,
+            tolerance=CROSS_FIT_TOLERANCE,
+            progress=partial(_tell, progress, int(fold)),
+        )
+        for logits, by_setting in zip(found, fits, strict=True):
+            for i, fit in enumerate(by_setting):
+                logits[i, inside] = fit.logits(shown)
+    return found
+
+
+def _tell(progress: Progress, fold: int, name: str) -> None:
+    progress(name, fold)
+
+
+def solve_candidates(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate],
+    held_out: np.ndarray | None = None,
+    *,
+    pool: np.ndarray | None = None,
+    tolerance: float = TOLERANCE,
+    progress: Callable[[str], None] = lambda name: None,
+) -> list[list[LinearFit]]:
+    """The linear students of all candidates and settings, trained without the held-out rows."""
+    held_out = np.zeros(len(rows.y), bool) if held_out is None else held_out
+    training, positions = rows.training_rows(held_out, rows.pool if pool is None else pool)
+    design = rows.design.take(positions)
+    taught: dict[Setting, LinearFit] = {}
+    solved: list[list[LinearFit]] = []
+    for candidate in candidates:
+        progress(repr(candidate.method))
+        prepared = fit_and_prepare(candidate.method, training, rows.labels)
+        fits: dict[Setting, LinearFit] = {}
+        last: LinearFit | None = None
+        for setting in sorted(candidate.settings, key=lambda s: (s.gold_weight, s.strength)):
+            # Most taught losses are not convex: all begin at the first one solved for this fold.
+            start = taught.get(setting, last) if candidate.uses_teacher else last
+            last = fits[setting] = solve_linear(
+                design,
+                candidate.method,
+                prepared.columns,
+                rows.classes,
+                strength=setting.strength,
+                gold_weight=setting.gold_weight,
+                start=start,
+                tolerance=tolerance,
+            )
+        if candidate.uses_teacher:
+            taught = {**fits, **taught}
+        solved.append([fits[setting] for setting in candidate.settings])
+    return solved

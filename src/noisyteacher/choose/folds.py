@@ -1,0 +1,52 @@
+"""Folds of the gold rows: every class in every fold, and no copy of a row on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from noisyteacher.core.errors import InputError
+
+
+def make_folds(
+    y: np.ndarray, folds: int = 5, *, groups: np.ndarray | None = None, seed: int = 0
+) -> np.ndarray:
+    """(n,) fold numbers from 0 to ``folds`` - 1.
+
+    Classes keep their shares in every fold. A class with fewer rows than folds is spread over as
+    many folds as it can fill; rows of one group (identical inputs) share a fold.
+    """
+    y = np.asarray(y)
+    if folds < 2:
+        raise InputError(f"At least two folds are needed, not {folds}.")
+    if len(y) < folds:
+        raise InputError(f"{len(y)} gold rows cannot fill {folds} folds.")
+    found = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    # A group is placed by its first row; its labels may differ, its inputs do not.
+    _, first = np.unique(found, return_index=True)
+    rng = np.random.default_rng([seed, folds])
+    order = rng.permutation(len(first))
+    order = order[np.argsort(y[first][order], kind="stable")]
+    of_group = np.empty(len(first), np.int64)
+    # Dealt like cards over the sorted classes, so that sizes differ by one row at most.
+    of_group[order] = np.arange(len(order)) % folds
+    return np.asarray(of_group[found])
+
+
+def held_out_part(
+    y: np.ndarray, share: float = 0.25, *, groups: np.ndarray | None = None, seed: int = 0
+) -> np.ndarray:
+    """(n,) bool: one stratified part to hold out, for students too costly to train in folds."""
+    parts = max(2, round(1 / share))
+    return np.asarray(make_folds(y, parts, groups=groups, seed=seed) == 0)
+
+
+def input_groups(inputs: np.ndarray | Sequence[str]) -> np.ndarray:
+    """(n,) group numbers: rows with identical inputs share one."""
+    if isinstance(inputs, np.ndarray) and inputs.ndim > 1:
+        flat = np.ascontiguousarray(inputs.reshape(len(inputs), -1))
+        keys = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+        return np.asarray(np.unique(keys, return_inverse=True)[1])
+    number: dict[object, int] = {}
+    return np.array([number.setdefault(value, len(number)) for value in inputs], np.int64)

@@ -1,0 +1,198 @@
+"""Choose a linear student: cross-fit the candidates, blend them, refit on all gold rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noisyteacher.choose.decision import Estimate, Evidence, Part
+from noisyteacher.choose.evidence import (
+    DecisionRows,
+    LinearCandidate,
+    Progress,
+    Setting,
+    cross_fit,
+    solve_candidates,
+)
+from noisyteacher.choose.folds import make_folds
+from noisyteacher.methods import ForwardCorrection, GoldOnly, Method, SLaM, TaylorCE, Vanilla
+from noisyteacher.train.solver import LinearFit
+
+FOLDS = 5
+FEW_ROWS, REPEATS = 50, 3  # fewer gold rows than this are cross-fitted several times
+POOL_FOR_COMPARISON = 5_000  # pool rows on which candidates are compared; the refit uses all
+GOLD_STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+TAUGHT_STRENGTHS = (0.1, 1.0, 10.0)
+GOLD_WEIGHTS = (1.0, 10.0)
+SMALLEST_WEIGHT = 0.005  # parts below it are left out of the returned blend
+# Gold only, Taylor-CE, SLaM and forward correction carry the blend; hard labels stand beside them.
+DEFAULT_METHODS: tuple[Method, ...] = (
+    GoldOnly(),
+    Vanilla(hard=True),
+    TaylorCE(2),
+    SLaM(),
+    ForwardCorrection(),
+)
+
+
+def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[LinearCandidate]:
+    """The methods with the settings that are tried for each; gold only is always among them."""
+    taught = tuple(Setting(s, w) for w in GOLD_WEIGHTS for s in TAUGHT_STRENGTHS)
+    alone = tuple(Setting(s) for s in GOLD_STRENGTHS)
+    if not any(isinstance(method, GoldOnly) for method in methods):
+        methods = (GoldOnly(), *methods)
+    found = [LinearCandidate(method, taught) for method in methods]
+    return [c if c.uses_teacher else replace(c, settings=alone) for c in found]
+
+
+@dataclass(frozen=True)
+class ComparisonLine:
+    """One candidate in the table, judged on the same rows as all the others."""
+
+    method: Method
+    uses_teacher: bool
+    score: Estimate
+    weight: float  # its share of the returned blend
+    best_share: float  # share of resamples in which no other candidate was better
+
+
+@dataclass(frozen=True, eq=False)
+class LinearChoice:
+    """The returned student, and what is known about it."""
+
+    student: LinearFit
+    parts: tuple[Part, ...]
+    candidates: tuple[LinearCandidate, ...]
+    lines: tuple[ComparisonLine, ...]
+    score: Estimate  # of the returned student
+    gold_only: Estimate  # of the best blend of gold labels alone
+    teacher: Estimate | None  # on the same rows
+    gain: Estimate  # over gold labels alone, paired
+    rows: int  # how many gold rows judged
+    metric: str
+    out_of_fold: np.ndarray  # (repeats × rows, L) logits of the returned blend
+
+
+def choose_linear(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate] | None = None,
+    *,
+    folds: int = FOLDS,
+    metric: str = "accuracy",
+    seed: int = 0,
+    progress: Progress = lambda name, fold: None,
+) -> LinearChoice:
+    """Cross-fit all candidates on the judging rows, blend them, and refit the blend on all rows."""
+    candidates = list(linear_candidates() if candidates is None else candidates)
+    judging = np.flatnonzero(rows.judges)
+    y = rows.y[judging]
+    rng = np.random.default_rng([seed, 1])
+    pool = rows.pool
+    if len(pool) > POOL_FOR_COMPARISON:
+        pool = np.sort(rng.choice(pool, POOL_FOR_COMPARISON, replace=False))
+    groups = None if rows.groups is None else rows.groups[judging]
+    repeats = REPEATS if rows.trains_judges and len(judging) < FEW_ROWS else 1
+    logits = [
+        cross_fit(
+            rows,
+            candidates,
+            make_folds(y, min(folds, len(y)), groups=groups, seed=seed + repeat)
+            if rows.trains_judges
+            else np.zeros(len(y), np.int64),
+            pool=pool,
+            progress=progress,
+        )
+        for repeat in range(repeats)
+    ]
+    evidence = Evidence(
+        y,
+        [np.concatenate(found, axis=1) for found in zip(*logits, strict=True)],
+        _teacher_probs(rows, judging),
+        metric,
+        seed,
+    )
+    parts = _without_crumbs(evidence.blend())
+    return _choice(rows, candidates, evidence, parts, _refit(rows, candidates, parts, progress))
+
+
+def _without_crumbs(parts: Sequence[Part]) -> list[Part]:
+    kept = [part for part in parts if part.weight >= SMALLEST_WEIGHT]
+    total = sum(part.weight for part in kept)
+    return [replace(part, weight=part.weight / total) for part in kept]
+
+
+def _refit(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate],
+    parts: Sequence[Part],
+    progress: Progress,
+) -> LinearFit:
+    """The blend's students trained on all gold rows and the whole pool, as one linear student."""
+    used = sorted({part.candidate for part in parts})
+    wanted = [
+        replace(
+            candidates[i],
+            settings=tuple(candidates[i].settings[p.setting] for p in parts if p.candidate == i),
+        )
+        for i in used
+    ]
+    solved = solve_candidates(rows, wanted, progress=lambda name: progress(name, -1))
+    weight = np.zeros((rows.classes, rows.features.shape[1]))
+    bias = np.zeros(rows.classes)
+    for i, fits in zip(used, solved, strict=True):
+        for part, fit in zip([p for p in parts if p.candidate == i], fits, strict=True):
+            weight += part.factor * fit.weight
+            bias += part.factor * fit.bias
+    return LinearFit(weight, bias)
+
+
+def _teacher_probs(rows: DecisionRows, judging: np.ndarray) -> np.ndarray | None:
+    """(j, L) the teacher's probabilities of the judging rows, NaN where it has none."""
+    if rows.labels is None:
+        return None
+    found = np.full((len(judging), rows.classes), np.nan, np.float32)
+    known = rows.has_label[judging]
+    found[known] = rows.labels.take(rows.ids[judging[known]]).probs
+    return found
+
+
+def _choice(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate],
+    evidence: Evidence,
+    parts: Sequence[Part],
+    student: LinearFit,
+) -> LinearChoice:
+    alone = [evidence.held_out_scores([i]) for i in range(len(candidates))]
+    best = np.nanmax(np.stack(alone), axis=0)
+    weights = np.zeros(len(candidates))
+    for part in parts:
+        weights[part.candidate] += part.weight
+    lines = tuple(
+        ComparisonLine(
+            candidate.method,
+            candidate.uses_teacher,
+            evidence.estimate(scores),
+            float(weight),
+            float(np.mean(scores >= best)),
+        )
+        for candidate, scores, weight in zip(candidates, alone, weights, strict=True)
+    )
+    ours = evidence.held_out_scores()
+    gold = evidence.held_out_scores([i for i, c in enumerate(candidates) if not c.uses_teacher])
+    teacher = evidence.teacher_scores()
+    return LinearChoice(
+        student=student,
+        parts=tuple(parts),
+        candidates=tuple(candidates),
+        lines=lines,
+        score=evidence.estimate(ours),
+        gold_only=evidence.estimate(gold),
+        teacher=None if teacher is None else evidence.estimate(teacher),
+        gain=evidence.difference(ours, gold),
+        rows=len(evidence),
+        metric=evidence.metric,
+        out_of_fold=evidence.predictions(parts),
+    )

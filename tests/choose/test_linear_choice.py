@@ -1,0 +1,291 @@
+"""The choice between linear students: planted teachers, no leaks, and an honest accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.metrics import f1_score
+
+from noisyteacher.choose.decision import Estimate, Evidence, macro_f1
+from noisyteacher.choose.evidence import DecisionRows, cross_fit, solve_candidates
+from noisyteacher.choose.folds import input_groups, make_folds
+from noisyteacher.choose.linear_choice import choose_linear, linear_candidates
+from noisyteacher.choose.verdict import shares_note, verdict
+from noisyteacher.core.errors import InputError
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import GoldOnly, SLaM, Vanilla
+
+CLASSES, WIDTH = 3, 8
+
+
+def planted(
+    right: float, gold: int = 60, pool: int = 900, test: int = 600, seed: int = 0
+) -> tuple[DecisionRows, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows with a teacher that is right so often, and a test set that nobody sees."""
+    rng = np.random.default_rng(seed)
+    n = gold + pool + test
+    centers = rng.normal(size=(CLASSES, WIDTH)) * 0.9
+    truth = rng.integers(0, CLASSES, n)
+    x = (centers[truth] + rng.normal(size=(n, WIDTH))).astype(np.float32)
+    said = np.where(rng.random(n) < right, truth, rng.integers(0, CLASSES, n))
+    probs = softmax(rng.normal(size=(n, CLASSES)) + 2.5 * np.eye(CLASSES)[said], axis=1)
+    known = slice(0, gold + pool)
+    labels = TeacherLabels.from_probs(np.arange(gold + pool), probs[known].astype(np.float32))
+    y = np.where(np.arange(gold + pool) < gold, truth[known], -1)
+    rows = DecisionRows(x[known], np.arange(gold + pool), y, y >= 0, y >= 0, labels, CLASSES)
+    return rows, truth[known], x[gold + pool :], truth[gold + pool :]
+
+
+def accuracy(logits: np.ndarray, y: np.ndarray) -> float:
+    return float(np.mean(logits.argmax(1) == y))
+
+
+# -- folds ----------------------------------------------------------------------------------
+
+
+def test_folds_keep_the_shares_of_classes() -> None:
+    y = np.repeat([0, 1, 2], [50, 30, 20])
+    folds = make_folds(y, 5, seed=3)
+    counts = [np.bincount(y[folds == f], minlength=3).tolist() for f in range(5)]
+    assert counts == [[10, 6, 4]] * 5
+
+
+def test_a_rare_class_is_spread_over_as_many_folds_as_it_fills() -> None:
+    y = np.array([0] * 17 + [1] * 3)
+    folds = make_folds(y, 5)
+    assert len(set(folds[y == 1])) == 3
+    assert np.bincount(folds).tolist() == [4] * 5
+
+
+def test_identical_inputs_share_a_fold() -> None:
+    texts = ["a", "b", "a", "c", "b", "d", "e", "f", "a", "g"]
+    folds = make_folds(np.zeros(10, int), 3, groups=input_groups(texts))
+    assert len({folds[i] for i in (0, 2, 8)}) == 1
+    assert folds[1] == folds[4]
+
+
+def test_groups_of_arrays_are_identical_rows() -> None:
+    x = np.array([[1.0, 2], [3, 4], [1, 2]])
+    groups = input_groups(x)
+    assert groups[0] == groups[2] != groups[1]
+
+
+def test_folds_are_a_function_of_the_seed() -> None:
+    y = np.arange(40) % 4
+    assert (make_folds(y, seed=1) == make_folds(y, seed=1)).all()
+    assert (make_folds(y, seed=1) != make_folds(y, seed=2)).any()
+
+
+def test_too_few_rows_for_the_folds_are_refused() -> None:
+    with pytest.raises(InputError, match="3 gold rows cannot fill 5 folds"):
+        make_folds(np.zeros(3, int), 5)
+
+
+# -- no leaks -------------------------------------------------------------------------------
+
+
+def test_a_held_out_row_takes_no_part_in_its_fold() -> None:
+    """Other labels of one fold's rows change nothing in what that fold predicts."""
+    rows, *_ = planted(0.7, gold=40, pool=100)
+    folds = make_folds(rows.y[rows.judges], 4)
+    candidates = linear_candidates([GoldOnly(), SLaM()])
+    inside = np.flatnonzero(rows.judges)[folds == 1]
+    changed = rows.y.copy()
+    changed[inside] = (changed[inside] + 1) % CLASSES
+    again = DecisionRows(
+        rows.features, rows.ids, changed, rows.judges, rows.measures, rows.labels, CLASSES
+    )
+    before, after = (cross_fit(r, candidates, folds) for r in (rows, again))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one[:, folds == 1], other[:, folds == 1])
+        assert np.abs(one[:, folds == 2] - other[:, folds == 2]).max() > 1e-3
+
+
+def test_pool_copies_of_judging_rows_are_left_out() -> None:
+    rows, *_ = planted(0.7, gold=40, pool=100)
+    features = rows.features.copy()
+    features[50:53] = features[:3]
+    copies = DecisionRows(
+        features,
+        rows.ids,
+        rows.y,
+        rows.judges,
+        rows.measures,
+        rows.labels,
+        CLASSES,
+        groups=input_groups(features),
+    )
+    assert not set(copies.pool) & {50, 51, 52}
+    assert len(copies.pool) == 97
+
+
+def test_rows_the_teacher_saw_train_and_never_measure_or_judge() -> None:
+    rows, *_ = planted(0.7, gold=40, pool=100)
+    val = np.zeros(len(rows.y), bool)
+    val[20:40] = True
+    seen = DecisionRows(rows.features, rows.ids, rows.y, val, val, rows.labels, CLASSES)
+    held_out = np.zeros(len(rows.y), bool)
+    held_out[20:24] = True
+    training, _ = seen.training_rows(held_out, seen.pool)
+    assert set(training.val_ids) == set(range(24, 40))
+    assert set(training.ids[training.gold]) == {*range(20), *range(24, 40)}
+
+
+def test_selection_rows_are_never_trained_on() -> None:
+    rows, *_ = planted(0.7, gold=60, pool=100)
+    chosen = np.zeros(len(rows.y), bool)
+    chosen[40:60] = True
+    apart = DecisionRows(
+        rows.features,
+        rows.ids,
+        rows.y,
+        chosen,
+        rows.judges & ~chosen,
+        rows.labels,
+        CLASSES,
+        trains_judges=False,
+    )
+    training, _ = apart.training_rows(np.zeros(len(rows.y), bool), apart.pool)
+    assert not set(training.ids) & set(range(40, 60))
+    assert not set(training.val_ids) & set(range(40, 60))
+    choice = choose_linear(apart)
+    assert choice.rows == 20
+
+
+# -- the decision ---------------------------------------------------------------------------
+
+
+def test_a_good_teacher_of_scarce_gold_rows_is_used() -> None:
+    rows, _, x, y = planted(0.9, gold=30)
+    choice = choose_linear(rows)
+    gold = solve_candidates(rows, linear_candidates([GoldOnly()]))[0]
+    alone = max(accuracy(fit.logits(x), y) for fit in gold)
+    assert accuracy(choice.student.logits(x), y) > alone + 0.02
+    assert sum(line.weight for line in choice.lines if line.uses_teacher) > 0.5
+
+
+def test_labels_that_are_noise_do_no_harm() -> None:
+    rows, _, x, y = planted(0.0, gold=150)
+    choice = choose_linear(rows)
+    gold = solve_candidates(rows, linear_candidates([GoldOnly()]))[0]
+    alone = max(accuracy(fit.logits(x), y) for fit in gold)
+    assert accuracy(choice.student.logits(x), y) > alone - 0.015
+    assert choice.gain.low <= 0.02
+
+
+def test_a_teacher_trained_on_the_gold_rows_is_not_believed_when_val_is_given() -> None:
+    """It knows the gold rows by heart and guesses elsewhere; rows it never saw tell."""
+    rows, truth, x, y = planted(0.34, gold=120, pool=600)
+    assert rows.labels is not None
+    probs = rows.labels.probs.copy()
+    probs[:60] = 0.01 + 0.97 * np.eye(CLASSES)[truth[:60]]
+    labels = TeacherLabels.from_probs(rows.ids, probs)
+    val = np.zeros(len(rows.y), bool)
+    val[60:120] = True
+    told = DecisionRows(rows.features, rows.ids, rows.y, val, val, labels, CLASSES)
+    choice = choose_linear(told)
+    assert choice.teacher is not None
+    assert choice.teacher.value < 0.5
+    gold = solve_candidates(told, linear_candidates([GoldOnly()]))[0]
+    alone = max(accuracy(fit.logits(x), y) for fit in gold)
+    assert accuracy(choice.student.logits(x), y) > alone - 0.03
+
+
+def test_the_order_of_candidates_does_not_matter() -> None:
+    rows, _, x, _ = planted(0.8, gold=40, pool=200)
+    methods = [GoldOnly(), Vanilla(hard=True), SLaM()]
+    one = choose_linear(rows, linear_candidates(methods))
+    # SLaM is not convex: it starts from the first taught student, so that one stays first.
+    other = choose_linear(rows, linear_candidates([Vanilla(hard=True), SLaM(), GoldOnly()]))
+    np.testing.assert_allclose(one.student.logits(x), other.student.logits(x), atol=5e-3)
+
+
+def test_the_stated_accuracy_is_honest() -> None:
+    """Over ten draws the stated accuracy is right on average, and intervals contain the truth."""
+    off, inside = [], 0
+    for seed in range(10):
+        rows, _, x, y = planted(0.75, gold=60, pool=300, seed=seed)
+        choice = choose_linear(rows, linear_candidates([GoldOnly(), SLaM()]), seed=seed)
+        test = accuracy(choice.student.logits(x), y)
+        off.append(choice.score.value - test)
+        inside += choice.score.low <= test <= choice.score.high
+    assert abs(np.mean(off)) < 0.04
+    assert inside >= 8
+
+
+def test_few_rows_are_cross_fitted_three_times() -> None:
+    rows, *_ = planted(0.8, gold=24, pool=100)
+    choice = choose_linear(rows, linear_candidates([GoldOnly(), Vanilla()]))
+    assert choice.out_of_fold.shape == (3 * 24, CLASSES)
+    assert choice.rows == 24
+
+
+def test_macro_f1_is_another_metric() -> None:
+    rows, *_ = planted(0.8, gold=40, pool=100)
+    by_f1 = choose_linear(rows, linear_candidates([GoldOnly(), SLaM()]), metric="macro_f1")
+    by_accuracy = choose_linear(rows, linear_candidates([GoldOnly(), SLaM()]))
+    assert by_f1.score.value != by_accuracy.score.value
+    with pytest.raises(InputError, match="metric must be one of accuracy, macro_f1, not 'f1'"):
+        choose_linear(rows, metric="f1")
+
+
+def test_weights_follow_out_of_fold_log_loss() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200)
+    good = 2 * np.eye(3)[y] + rng.normal(size=(200, 3))
+    bad = rng.normal(size=(200, 3))
+    parts = Evidence(y, [bad[None], good[None]]).blend()
+    weights = {part.candidate: part.weight for part in parts}
+    assert weights[1] > 0.99
+    twins = Evidence(y, [good[None], good[None]]).blend()
+    assert [part.weight for part in twins] == pytest.approx([0.5, 0.5])
+
+
+def test_a_candidate_gains_nothing_by_more_settings() -> None:
+    y = np.random.default_rng(0).integers(0, 3, 100)
+    one = 2 * np.eye(3)[y] + np.random.default_rng(1).normal(size=(100, 3))
+    parts = Evidence(y, [one[None], np.stack([one] * 4)]).blend()
+    assert sum(part.weight for part in parts if part.candidate == 1) == pytest.approx(0.5)
+
+
+def test_macro_f1_equals_scikit_learns() -> None:
+    rng = np.random.default_rng(0)
+    y, said = rng.integers(0, 5, 80), rng.integers(0, 4, 80)
+    assert macro_f1(y, said) == pytest.approx(f1_score(y, said, average="macro"))
+    assert macro_f1(y[y < 2], np.full((y < 2).sum(), 3)) == 0
+
+
+def test_wilsons_interval() -> None:
+    found = Estimate.wilson(0.9, 50)  # by hand: center 0.8715, half 0.0827
+    assert (found.low, found.high) == pytest.approx((0.7864, 0.9565), abs=2e-3)
+    assert Estimate.wilson(1.0, 20).high == pytest.approx(1.0)
+
+
+# -- words ----------------------------------------------------------------------------------
+
+
+def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
+    score, gold = Estimate(0.84, 0.80, 0.87), Estimate(0.80, 0.76, 0.84)
+    teacher = Estimate(0.78, 0.73, 0.82)
+    worth = verdict(score, gold, teacher, Estimate(0.04, 0.01, 0.07), 400)
+    assert worth == (
+        "The student's accuracy on held-out gold rows is 84.0 % (80.0 to 87.0); gold labels alone "
+        "reach 80.0 % (76.0 to 84.0), the teacher 78.0 % (73.0 to 82.0). The teacher's labels "
+        "were worth it: +4.0 points (1.0 to 7.0) over gold labels alone. This holds for rows "
+        "drawn like your gold rows."
+    )
+    wide = Estimate(0.84, 0.74, 0.90)
+    open_question = verdict(wide, gold, None, Estimate(0.01, -0.01, 0.03), 40, gold_weight=0.95)
+    assert "40 gold rows cannot tell whether the teacher's labels helped: +1.0" in open_question
+    assert "Gold labels alone carry 95.0 % of the weight: they are enough here." in open_question
+    assert "With 40 gold rows the accuracy is known to within 8 points only." in open_question
+    assert "did not help" in verdict(score, gold, None, Estimate(-0.04, -0.07, -0.01), 400)
+
+
+def test_other_shares_on_the_pool_are_pointed_out() -> None:
+    gold = np.repeat([0, 1], [50, 50])
+    told = shares_note(gold, np.repeat([0, 1], [90, 10]), ["ham", "spam"])
+    assert told is not None
+    assert "predicts 'ham' for 90.0 % of the pool, while 50.0 %" in told
+    assert shares_note(gold, np.repeat([0, 1], [55, 45]), ["ham", "spam"]) is None
