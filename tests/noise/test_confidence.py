@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.noise import confidence, entropy, margin, rows
+from noisyteacher.noise import TeacherNoise, confidence, entropy, margin
 
 ORACLE = np.array([[0.1, 0.6, 0.25, 0.05]])
 
@@ -57,7 +57,7 @@ def test_both_metrics_match_plain_code(counts):
 def test_blocks_and_widths_do_not_change_a_bit(metric, monkeypatch):
     probs = rows_of(700, concentration=0.02).astype(np.float32)
     whole = [confidence(probs, k, metric) for k in (1, 2, 7, 8, 200)]
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", 3 * 8 * 700)
+    monkeypatch.setattr("noisyteacher.noise.covariates._BLOCK_BYTES", 3 * 8 * 700)
     for k, expected in zip((1, 2, 7, 8, 200), whole, strict=True):
         np.testing.assert_array_equal(confidence(probs, k, metric), expected)
         np.testing.assert_array_equal(confidence(probs[5:6], k, metric), expected[5:6])
@@ -101,7 +101,7 @@ def test_k_beyond_the_store_and_unknown_metric():
 
 
 def test_mass_on_no_class_is_doubt():
-    """An LLM that says "Mixed" with 95 % has a favourite class, and is not sure of it."""
+    """An LLM that says "Mixed" with 95 % has a favorite class, and is not sure of it."""
     listed = np.array([[0.03, 0.0, 0.0], [0.5, 0.3, 0.2], [0.6, 0.1, 0.1]])
     missing = 1 - listed.sum(1)
     labels = TeacherLabels.from_probs(
@@ -109,6 +109,37 @@ def test_mass_on_no_class_is_doubt():
     )
     expected = np.sort(listed)[:, -1] - np.sort(listed)[:, -2]
     np.testing.assert_allclose(margin(labels), expected, atol=2e-3)
-    whole = np.concatenate([listed, missing[:, None]], axis=1)
-    plain = -(whole * np.log(np.maximum(whole, 1e-300))).sum(1)
-    np.testing.assert_allclose(entropy(labels), plain, atol=2e-3)
+    shares = listed / listed.sum(1, keepdims=True)
+    plain = -(shares * np.log(np.maximum(shares, 1e-300))).sum(1)
+    expected = (1 - missing) * plain + missing * math.log(3)
+    np.testing.assert_allclose(entropy(labels), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("metric", ["margin", "entropy"])
+@pytest.mark.parametrize("stored", [3, 4, 6])
+def test_more_mass_on_no_class_is_more_doubt(metric, stored):
+    missing = np.linspace(0, 0.99, 34)
+    for row in ([0.9, 0.05, 0.02, 0.01, 0.01, 0.01], [0.3, 0.2, 0.15, 0.15, 0.1, 0.1]):
+        labels = TeacherLabels.from_probs(range(34), [row] * 34, k=stored, missing=missing)
+        for k in range(1, stored):
+            assert (np.diff(confidence(labels, k, metric)) < 0).all()
+    # As little as an answer that favors no class, and less than any other.
+    even = TeacherLabels.from_probs([0], [[1 / 6] * 6], k=stored)
+    assert confidence(labels, 1, metric)[-1] == pytest.approx(
+        confidence(even, 1, metric)[0], abs=0.05
+    )
+
+
+@pytest.mark.parametrize("metric", ["margin", "entropy"])
+def test_trust_falls_where_a_teacher_answers_off_the_list(metric):
+    def teacher(n, seed):
+        rng = np.random.default_rng(seed)
+        missing = rng.uniform(0, 0.95, n)
+        labels = TeacherLabels.from_probs(range(n), [[0.9, 0.08, 0.02]] * n, missing=missing)
+        alpha = (1 - missing) * 0.9 + missing / 3
+        return labels, np.where(rng.random(n) < alpha, 0, 1), alpha
+
+    val, y, _ = teacher(4_000, seed=0)
+    pool, _, alpha = teacher(2_000, seed=1)
+    trust = TeacherNoise(lower_bound=0.2, metric=metric).fit(val, y).predict(pool)
+    assert np.abs(trust.alpha - alpha).mean() < 0.025

@@ -6,7 +6,7 @@ import reference_noise as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisyteacher.noise.cuts import (
+from noisyteacher.noise.isotonic import (
     ALWAYS,
     NEVER,
     as_written,

@@ -8,7 +8,6 @@ import reference_noise as reference
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.noise import rows as rows_module
 
 
 def store(probs, k):
@@ -96,7 +95,7 @@ def test_reading_in_blocks_changes_nothing(monkeypatch, per_class):
     val, y, _ = planted.with_shortlists(1_000, seed=0)
     labels = store(val, 8)
     whole = TeacherNoise(per_class=per_class).fit(labels, y).predict(labels)
-    monkeypatch.setattr(rows_module, "_BLOCK_BYTES", 8 * 8 * 77)
+    monkeypatch.setattr("noisyteacher.noise.covariates._BLOCK_BYTES", 8 * 8 * 77)
     parts = TeacherNoise(per_class=per_class).fit(labels, y).predict(labels)
     np.testing.assert_array_equal(whole.alpha, parts.alpha)
     np.testing.assert_array_equal(whole.k, parts.k)

@@ -222,3 +222,15 @@ def test_what_was_learned_can_be_looked_at():
     assert 1 <= len(noise.cuts_) <= 4
     assert sum(curves.n for curves in noise.by_class_.values()) == noise.n_val_ == 400
     assert all(len(c.alpha_curve.knots_) <= c.n for c in noise.by_class_.values())
+
+
+def test_the_repr_of_trust_is_one_line():
+    val, y = simplex(5, 400, seed=0)
+    trust = TeacherNoise().fit(val, y).predict(val)
+    mean, high = trust.alpha.mean(), trust.alpha.max()
+    assert repr(trust) == (
+        f"Trust(rows=400, alpha=0.500 to {high:.3f} (mean {mean:.3f}), "
+        f"k=2 to {trust.k.max()} (median {np.median(trust.k):g}))"
+    )
+    assert repr(TeacherNoise().fit(val, y).predict(torch.tensor(val))) == repr(trust)
+    assert repr(TeacherNoise().fit(val, y).predict(val[:0])) == "Trust(rows=0)"

@@ -13,7 +13,7 @@ from scipy.stats import chi2, norm
 from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval, percentiles
 from noisyteacher.auditing.quality import RowSummary, ValReading
 from noisyteacher.noise.isotonic import fit_step_isotonic, step_value
-from noisyteacher.noise.teacher import MIN_CLASS_ROWS
+from noisyteacher.noise.teacher_noise import MIN_CLASS_ROWS
 
 _GRID_POINTS = 101
 # Isotonic bands shrink like n^(-1/2) where the curve is a step and like n^(-1/3) where it rises.

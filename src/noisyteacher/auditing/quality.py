@@ -17,8 +17,7 @@ from noisyteacher.auditing.bootstrap import (
 )
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise.calibration import fit_temperature, safe_log, tempered, tempered_slope
-from noisyteacher.noise.confidence import covariates_by_size
-from noisyteacher.noise.rows import TeacherRows
+from noisyteacher.noise.covariates import TeacherRows, covariates_by_size
 
 BINS = 15
 _ERRORS_TO_TEST = 1.0

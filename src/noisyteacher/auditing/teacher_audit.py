@@ -21,9 +21,9 @@ from noisyteacher.io.ids import IdLookup, check_unique, clean_ids
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
 from noisyteacher.methods import Method
+from noisyteacher.noise import TeacherNoise
+from noisyteacher.noise.covariates import LabelsOrProbs
 from noisyteacher.noise.isotonic import Number
-from noisyteacher.noise.rows import LabelsOrProbs
-from noisyteacher.noise.teacher import TeacherNoise
 
 _FEWEST_REPLICATES = 50
 _WIDTH = 96

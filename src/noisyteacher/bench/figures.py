@@ -28,8 +28,7 @@ from noisyteacher.methods import (
     Vanilla,
 )
 from noisyteacher.methods.robust import default_neighbours
-from noisyteacher.noise import TeacherNoise
-from noisyteacher.noise.confidence import confidence
+from noisyteacher.noise import TeacherNoise, confidence
 from noisyteacher.runs import named_method
 
 if TYPE_CHECKING:

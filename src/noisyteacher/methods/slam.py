@@ -22,7 +22,7 @@ from noisyteacher.losses import (
 from noisyteacher.methods.batch import Batch, Columns, Rows, pool_labels
 from noisyteacher.methods.method import SHORTLIST, Grid, PlainMethod, TargetMethod
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.noise.settings import check_each_setting
+from noisyteacher.noise.saving import check_each_setting
 
 CHUNK = 1 << 16
 

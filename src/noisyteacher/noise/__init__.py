@@ -1,10 +1,15 @@
 """How far to trust the teacher: margins, step isotonic regression, alpha(x) and k(x)."""
 
-from noisyteacher.noise.confidence import confidence, entropy, margin
-from noisyteacher.noise.curves import Curves
-from noisyteacher.noise.isotonic import StepCurve, StepIsotonic, fit_step_isotonic, step_value
-from noisyteacher.noise.teacher import TeacherNoise
-from noisyteacher.noise.trust import Trust
+from noisyteacher.noise.covariates import confidence, entropy, margin
+from noisyteacher.noise.isotonic import (
+    Curves,
+    StepCurve,
+    StepIsotonic,
+    fit_step_isotonic,
+    step_value,
+)
+from noisyteacher.noise.pool import Trust
+from noisyteacher.noise.teacher_noise import TeacherNoise
 
 __all__ = [
     "Curves",

@@ -1,4 +1,4 @@
-"""Reading a pool off the cuts."""
+"""How far a pool can be trusted: alpha(x) and k(x), read off the curves and the cuts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from noisyteacher.noise.confidence import Metric, covariates
-from noisyteacher.noise.cuts import ALWAYS, NEVER, first_passed
-from noisyteacher.noise.rows import Block, TeacherRows
+from noisyteacher.noise.covariates import Block, Metric, TeacherRows, covariates
+from noisyteacher.noise.isotonic import ALWAYS, NEVER, first_passed
+
+
+@dataclass(frozen=True, repr=False)
+class Trust:
+    """How far each teacher label can be trusted; torch when the labels were torch, else NumPy."""
+
+    alpha: np.ndarray | Tensor  # (n,) float32: the chance that the teacher's top class is right
+    k: np.ndarray | Tensor  # (n,) int64: how many of its top classes hold the truth, from 2 to L
+    lower_bound: float  # what alpha is cut off at from below
+    unreachable: int = 0  # rows with k = L because k(x) lay beyond the stored probabilities
+
+    def __len__(self) -> int:
+        return len(self.alpha)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Trust(rows=0)"
+        alpha, k = (np.asarray(torch.as_tensor(values).cpu()) for values in (self.alpha, self.k))
+        return (
+            f"Trust(rows={len(self)}, alpha={alpha.min():.3f} to {alpha.max():.3f} (mean "
+            f"{alpha.mean():.3f}), k={k.min()} to {k.max()} (median {np.median(k):g}))"
+        )
+
+    @property
+    def share_at_lower_bound(self) -> float:
+        """The share of rows whose alpha is the lower bound; SLaM mostly ignores these at 0.5."""
+        alpha = np.asarray(self.alpha.cpu() if isinstance(self.alpha, Tensor) else self.alpha)
+        return float((alpha <= np.float32(self.lower_bound)).mean()) if len(self) else 0.0
+
+    @property
+    def unreachable_share(self) -> float:
+        """The share of rows with k = L because k(x) lay beyond the stored probabilities."""
+        return self.unreachable / len(self) if len(self) else 0.0
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,30 @@ from torch import Tensor
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.io.classes import class_numbers
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.noise.confidence import check_metric, covariates_by_size
-from noisyteacher.noise.curves import Curves, fit_curves
-from noisyteacher.noise.cuts import size_for_level
-from noisyteacher.noise.isotonic import ArrayLike, Number, StepIsotonic
-from noisyteacher.noise.pool import CutTable, PoolReading, read_pool
-from noisyteacher.noise.rows import Block, LabelsOrProbs, TeacherRows, read_rows
-from noisyteacher.noise.saving import SavedNoise, read_noise, write_noise
-from noisyteacher.noise.settings import check_settings, lowest_alpha
-from noisyteacher.noise.trust import Trust
+from noisyteacher.noise.covariates import (
+    Block,
+    LabelsOrProbs,
+    TeacherRows,
+    check_metric,
+    covariates_by_size,
+    read_rows,
+)
+from noisyteacher.noise.isotonic import (
+    ArrayLike,
+    Curves,
+    Number,
+    StepIsotonic,
+    fit_curves,
+    size_for_level,
+)
+from noisyteacher.noise.pool import CutTable, PoolReading, Trust, read_pool
+from noisyteacher.noise.saving import (
+    SavedNoise,
+    check_settings,
+    lowest_alpha,
+    read_noise,
+    write_noise,
+)
 
 MIN_CLASS_ROWS = 50
 
