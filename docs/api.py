@@ -22,6 +22,7 @@ MODULES = (
     "noisyteacher.models",
     "noisyteacher.data",
     "noisyteacher.train",
+    "noisyteacher.runs",
     "noisyteacher.pipeline",
     "noisyteacher.bench",
     "noisyteacher.report",

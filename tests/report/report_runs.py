@@ -13,8 +13,13 @@ from scipy.special import softmax
 from noisyteacher.auditing import audit
 from noisyteacher.bench import Row
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.report import tell_story
-from noisyteacher.report.comparison import Comparison, count_confusions, find_examples
+from noisyteacher.runs import record_command
+from noisyteacher.runs.comparison import (
+    Comparison,
+    Predictions,
+    count_confusions,
+    find_examples,
+)
 
 EVIL = "<script>window.hacked=1</script>"
 CLASSES = (EVIL, "</script><b>bold", 'cat & dog\'s "tail"', "plain")
@@ -66,16 +71,16 @@ def make_audit(seed: int = 0) -> dict[str, Any]:
 
 def make_comparison(pictures: bool = True, rows: int = 60) -> Comparison:
     """Teacher and student of made-up inputs; ids, texts and classes hold markup."""
-    said, truth = teacher(rows)
-    answers, _ = teacher(rows, seed=1)
+    probs, truth = teacher(rows)
+    said, answers = Predictions.of(probs), Predictions.of(teacher(rows, seed=1)[0])
     ids = np.array([f"row/{i}<i>" for i in range(rows)])
     inputs: Any = [f"text number {i} {EVIL}" for i in range(rows)]
     if pictures:
         inputs = np.random.default_rng(0).integers(0, 256, (rows, 8, 8, 3), dtype=np.uint8)
     apart, examples = find_examples(ids, inputs, said, answers, CLASSES, truth)
     confusions = [
-        count_confusions(who, "the pool", truth, probs.argmax(1))
-        for who, probs in (("teacher", said), ("student", answers))
+        count_confusions(who, "the pool", truth, predicted.top)
+        for who, predicted in (("teacher", said), ("student", answers))
     ]
     return Comparison("SLaM()", list(CLASSES), "the pool", rows, apart, confusions, examples)
 
@@ -95,5 +100,5 @@ def write_run(folder: Path, sizes: tuple[int, ...] = (30,), pictures: bool = Tru
     for size in sizes:
         (folder / "audits" / f"{size}.json").write_bytes(orjson.dumps(make_audit(size)))
     make_comparison(pictures).save(folder)
-    tell_story(folder, f"noisyteacher bench {EVIL}", [f"A note about {EVIL}"])
+    record_command(folder, f"noisyteacher bench {EVIL}", [f"A note about {EVIL}"])
     return folder

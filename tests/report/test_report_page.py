@@ -17,9 +17,10 @@ from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.report import page as page_module
-from noisyteacher.report import render_page, tell_story, write_run_page
-from noisyteacher.report.comparison import Comparison, find_examples
+from noisyteacher.report import render_page, write_run_page
 from noisyteacher.report.page_source import read_source
+from noisyteacher.runs import record_command
+from noisyteacher.runs.comparison import Comparison, Predictions, find_examples
 
 needs_extra = pytest.mark.skipif(
     not page_module.has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
@@ -147,7 +148,7 @@ def test_a_page_of_the_largest_run_stays_under_3_mb(tmp_path: Path) -> None:
     sizes = (5000, 7500, 10000, 12500, 15000, 17500)
     write_rows(tmp_path, [replace(plain, labeled=n, method=m) for n in sizes for m in methods])
     rng = np.random.default_rng(0)
-    said, answers = rng.dirichlet(np.ones(10), (2, 400))
+    said, answers = map(Predictions.of, rng.dirichlet(np.ones(10), (2, 400)))
     noise = rng.integers(0, 256, (400, 64, 64, 3), dtype=np.uint8)  # the worst to compress
     names = [f"a rather long name of class {i}" for i in range(10)]
     apart, examples = find_examples(np.arange(400), noise, said, answers, names)
@@ -216,9 +217,9 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
         write_run_page(tmp_path / "empty")
 
 
-def test_a_story_keeps_each_command_once(tmp_path: Path) -> None:
+def test_each_command_is_recorded_once(tmp_path: Path) -> None:
     for command in ("noisyteacher bench a", "noisyteacher bench b", "noisyteacher bench a"):
-        tell_story(tmp_path, command, ["said"])
+        record_command(tmp_path, command, ["said"])
     told = orjson.loads((tmp_path / "story.json").read_bytes())
     assert told == {"commands": ["noisyteacher bench a", "noisyteacher bench b"], "notes": ["said"]}
 

@@ -71,7 +71,7 @@ def test_a_poll_reads_nothing_that_has_not_changed(
     def never(*_: object) -> None:
         raise AssertionError("read for a poll")
 
-    for name in ("read_story", "read_audit", "read_comparison", "_read_json"):
+    for name in ("read_command_log", "read_audit", "read_comparison", "_read_json"):
         monkeypatch.setattr(f"noisyteacher.report.page_source.{name}", never)
     parsed = []
 

@@ -41,6 +41,7 @@ class RunOptions:
     cohort: int = 8
     trackers: tuple[str, ...] = ()
     quiet: bool = False
+    picture_shape: tuple[int, int] | None = None  # where rows of a table are pictures
 
     def __post_init__(self) -> None:
         if self.cohort < 1:

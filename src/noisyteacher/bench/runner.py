@@ -6,10 +6,15 @@ Every arrow leaves a file in the run's folder; started again, the run goes on wh
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
+import torch
+
+from noisyteacher.auditing import audit
 from noisyteacher.bench.figures import draw_alpha_curve
 from noisyteacher.bench.generations import second_labels
 from noisyteacher.bench.logistic import write_logistic_rows
@@ -22,10 +27,24 @@ from noisyteacher.bench.students import (
     missing_students,
 )
 from noisyteacher.bench.teacher import Start, make_start
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Split
+from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.runs import Row
-from noisyteacher.train import Job
+from noisyteacher.methods import SOFT_LABELS, Method
+from noisyteacher.runs import Row, named_method
+from noisyteacher.runs.comparison import (
+    Comparison,
+    Predictions,
+    count_confusions,
+    find_examples,
+    sample_rows,
+)
+from noisyteacher.runs.folder import AUDITS
+from noisyteacher.train import Job, Trained
+from noisyteacher.train.predict import label
 
 
 def run_recipe(
@@ -40,18 +59,24 @@ def run_recipe(
     cohort: int = 8,
     trackers: Sequence[str] = (),
     quiet: bool = False,
+    picture_shape: tuple[int, int] | None = None,
 ) -> list[Row]:
     """Train whatever of the recipe has no row yet, and return all its rows.
 
     ``minutes`` stops cleanly; the same call, made again, does the rest. ``labels`` is a store that
     stands in for the recipe's teacher. ``cohort`` is how many students share a GPU at a time.
+    ``picture_shape`` shows rows of a table as pictures of that height and width on the page.
     """
-    options = RunOptions(data, cache, labels, device, minutes, cohort, tuple(trackers), quiet)
+    options = RunOptions(
+        data, cache, labels, device, minutes, cohort, tuple(trackers), quiet, picture_shape
+    )
     with open_run(recipe, out, options, lock=True) as run:
         claim_folder(run)
         for labeled in recipe.labeled:
             if not _run_size(run, labeled):
                 break
+        if run.leads:
+            _save_comparison(run)
         names = {arm.recipe_name(recipe) for arm in recipe.arms}
         return [row for row in run.rows() if row.recipe in names]
 
@@ -70,6 +95,8 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     start = make_start(run, labeled, splits)
     if start is None:
         return False
+    if run.leads and start.labels is not None:
+        _save_audit(run, labeled, start.labels, splits[0])
     if not _train_students(run, labeled, first, splits, start, lambda _: start.labels):
         return False
     if not second:
@@ -107,7 +134,10 @@ def _train_students(
         done = run.train(jobs, group[0].arm.training(recipe))
         for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
+                _save_predictions(run, student, labeled, trained)
                 run.run_folder.append(student.row(recipe, labeled, facts, trained))
+        if run.leads:
+            _save_comparison(run)
         # The engine stops before an epoch that would end too late: what is left helps nobody.
         if not all(trained.finished or trained.history.failed for trained in done):
             return False
@@ -125,3 +155,107 @@ def _draw_alpha(run: BenchRun, labeled: int, jobs: Iterable[Job]) -> None:
             seen = labels.take(run.dataset.ids[job.val_positions])
             draw_alpha_curve(noise, seen, run.dataset.y[job.val_positions], path)
             return
+
+
+# -- what the page of the run shows ---------------------------------------------------------------
+
+
+def _save_audit(run: BenchRun, labeled: int, labels: TeacherLabels, parts: Split) -> None:
+    """The audit of this size's teacher on the first trial's V and pool."""
+    path = run.folder / AUDITS / f"{labeled}.json"
+    if path.exists():
+        return
+    ids, dataset = run.dataset.ids, run.dataset
+    try:
+        found = audit(
+            labels.take(ids[parts.val]),
+            [dataset.classes[label] for label in dataset.y[parts.val]],
+            pool=labels.take(ids[parts.pool]),
+            gold_ids=ids[parts.gold],
+            kind=dataset.kind,
+        )
+    except InputError as error:
+        # A page without it is no reason to train nothing.
+        warnings.warn(f"The teacher is not audited: {error}", NoisyTeacherWarning, stacklevel=2)
+        return
+    write_atomic(path, orjson.dumps(found.to_dict()))
+
+
+def _predictions_path(run: BenchRun, student: PlannedStudent, labeled: int) -> Path:
+    return run.folder / "predictions" / f"{student.file_name(run.recipe, labeled)}.safetensors"
+
+
+def _save_predictions(
+    run: BenchRun, student: PlannedStudent, labeled: int, trained: Trained
+) -> None:
+    """What a student that the page may show predicts for a sample of the pool."""
+    shown = PlannedStudent(run.recipe.arms[0], student.method, trial=0)
+    if student != shown or SOFT_LABELS not in student.method.needs:
+        return
+    pool = sample_rows(run.split(labeled, trial=0).pool)
+    found = label(
+        trained.job.model,
+        trained.state,
+        gather_rows(run.data.inputs, torch.from_numpy(pool)),
+        run.data.views,
+        ids=run.dataset.ids[pool],
+        device=run.device,
+    )
+    Predictions.of(found.probs).save(_predictions_path(run, student, labeled))
+
+
+def _save_comparison(run: BenchRun) -> None:
+    """The best student so far beside its teacher; only what is stored is read."""
+    best = _best_row(run.recipe, run.run_folder.rows())
+    if best is None:
+        return
+    method, labeled, dataset = named_method(best.method), best.labeled, run.dataset
+    assert isinstance(method, Method)
+    student = PlannedStudent(run.recipe.arms[0], method, trial=0)
+    stored = run.folder / "labels" / str(labeled)
+    labels = TeacherLabels.open(stored, extras=()) if stored.exists() else run.given
+    predictions = _predictions_path(run, student, labeled)
+    if labels is None or not predictions.exists():
+        return
+    pool = sample_rows(run.split(labeled, trial=0).pool)
+    ids, truth = dataset.ids[pool], dataset.y[pool]
+    said, answers = Predictions.of(labels.take(ids).probs), Predictions.load(predictions)
+    inputs, shape = take_rows(dataset.inputs, pool), run.options.picture_shape
+    disagreements, examples = find_examples(
+        ids, inputs, said, answers, dataset.classes, truth, shape
+    )
+    where = f"the pool, {labeled} gold labels in A"
+    Comparison(
+        student=best.method,
+        classes=list(dataset.classes),
+        rows_of=where,
+        rows=len(pool),
+        disagreements=disagreements,
+        confusions=[
+            count_confusions("teacher", where, truth, said.top),
+            count_confusions("student", where, truth, answers.top),
+        ],
+        examples=examples,
+    ).save(run.folder)
+
+
+def _best_row(recipe: Recipe, rows: Sequence[Row]) -> Row | None:
+    """The first trial's best student of a teacher, as S judges, at the last size that has one."""
+    training, name = recipe.student_training, recipe.arms[0].recipe_name(recipe)
+    found = [
+        row
+        for row in rows
+        if (row.recipe, row.trial, row.generation) == (name, 0, 1)
+        and (row.epochs, row.gold_repeat) == (training.epochs, training.gold_repeat)
+        and row.distillation is not None
+        and row.labeled in recipe.labeled
+        and isinstance(named_method(row.method), Method)
+    ]
+    if not found:
+        return None
+    last = max(found, key=lambda row: recipe.labeled.index(row.labeled)).labeled
+    return max((row for row in found if row.labeled == last), key=_on_selection)
+
+
+def _on_selection(row: Row) -> float:
+    return max((point["selection"] or 0.0 for point in row.curve), default=0.0)

@@ -244,17 +244,14 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.students import missing_students, stopped_students
-    from noisyteacher.report import collect_run, tell_story, write_run_page
+    from noisyteacher.report import write_run_page
+    from noisyteacher.runs import record_command
 
     rows = run_recipe(recipe, folder, **options)
     if not _speaks():
         return
     if rows:
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-            # The other processes of a torchrun have gone; this one cannot open the run alone.
-            places = {name: options[name] for name in ("data", "cache", "labels", "device")}
-            collect_run(recipe, folder, rows, **places)
-        tell_story(folder, this_command())
+        record_command(folder, this_command())
         write_run_page(folder)
     if json:
         for row in rows:

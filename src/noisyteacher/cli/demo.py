@@ -29,13 +29,14 @@ def demo(
 
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.recipes.digits import digits
-    from noisyteacher.report import collect_run, tell_story, write_run_page
+    from noisyteacher.report import write_run_page
+    from noisyteacher.runs import record_command
 
     torch.set_num_threads(1)  # these students are too small to share among cores
     recipe = digits(seed=seed, trials=trials)
-    rows = [r for r in run_recipe(recipe, out, device="cpu", quiet=json) if r.trial < trials]
-    collect_run(recipe, out, rows, device="cpu", picture_shape=(8, 8))
-    tell_story(out, this_command())
+    rows = run_recipe(recipe, out, device="cpu", quiet=json, picture_shape=(8, 8))
+    rows = [row for row in rows if row.trial < trials]
+    record_command(out, this_command())
     page = write_run_page(out)
     if json:
         for row in rows:

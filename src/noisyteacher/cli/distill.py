@@ -190,15 +190,15 @@ def _out_of_time(done: Distilled, json: bool) -> int:
 
 def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
     from noisyteacher.bench.figures import draw_alpha_curve
-    from noisyteacher.report import collect_distilled, tell_story, write_run_page
+    from noisyteacher.report import write_run_page
+    from noisyteacher.runs import record_command
 
     task = done.task
     if done.noise is not None:
         val = task.split.val
         stem = out / "pictures" / "alpha"
         draw_alpha_curve(done.noise, task.labels.take(task.ids[val]), task.y[val], stem)
-    collect_distilled(done)
-    tell_story(out, this_command(), [_sizes_in_words(task), *notes])
+    record_command(out, this_command(), [_sizes_in_words(task), *notes])
     return write_run_page(out)
 
 

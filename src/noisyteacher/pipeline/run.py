@@ -36,6 +36,13 @@ from noisyteacher.pipeline.run_folder import better_before, claim_folder, result
 from noisyteacher.pipeline.student import Student, save_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
+from noisyteacher.runs.comparison import (
+    Comparison,
+    Predictions,
+    count_confusions,
+    find_examples,
+    sample_rows,
+)
 from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
 
 _AUDIT_REPLICATES = 200
@@ -349,4 +356,39 @@ def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
         (run.folder.path / "noise.json").unlink(missing_ok=True)
         if done.noise is not None:
             done.noise.save(run.folder.path / "noise.json")
+        compare_with_teacher(done).save(run.folder.path)
     return done
+
+
+def compare_with_teacher(done: Distilled) -> Comparison:
+    """The kept student beside its teacher, as the run's page shows them.
+
+    Disagreements are looked for in the pool, confusions counted on S, which no student saw; on V
+    for a teacher that did not label S.
+    """
+    task, parts, student = done.task, done.task.split, done.student
+    pool = sample_rows(parts.pool)
+    ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
+    disagreements, examples = find_examples(
+        ids,
+        inputs,
+        Predictions.of(task.labels.take(ids).probs),
+        Predictions.of(student.predict_proba(inputs)),
+        task.classes,
+    )
+    tested = student.logits(take_rows(task.inputs, parts.selection)).argmax(1)
+    labeled = bool(task.labels.has(task.ids[parts.selection]).all())
+    judged, name = (parts.selection, "S") if labeled else (parts.val, "V")
+    by_teacher = task.labels.take(task.ids[judged]).hard
+    return Comparison(
+        student=done.best.candidate.name,
+        classes=list(task.classes),
+        rows_of="the pool",
+        rows=len(pool),
+        disagreements=disagreements,
+        confusions=[
+            count_confusions("teacher", name, task.y[judged], by_teacher),
+            count_confusions("student", "S", task.y[parts.selection], tested),
+        ],
+        examples=examples,
+    )

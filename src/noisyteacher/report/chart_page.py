@@ -35,7 +35,6 @@ from noisyteacher.report.charts import (
     draw_confusion,
     draw_curves,
 )
-from noisyteacher.report.comparison import Comparison, data_address
 from noisyteacher.report.page_source import (
     ACCURACIES_IN_WORDS,
     PageSource,
@@ -43,6 +42,7 @@ from noisyteacher.report.page_source import (
     facts,
     progress,
 )
+from noisyteacher.runs.comparison import Comparison, data_address
 
 _FOLDER = files("noisyteacher.report") / "assets"
 _MOST_CLASS_ROWS = 200
@@ -98,9 +98,9 @@ def _done(source: PageSource, live: bool) -> Section:
     return Section(
         "What was done",
         texts=texts,
-        commands=source.story.commands,
+        commands=source.log.commands,
         facts=facts(source),
-        warnings=source.story.notes,
+        warnings=source.log.notes,
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or, lines
 from noisyteacher.core.reprs import ShortRepr
-from noisyteacher.report.comparison import Confusion
 from noisyteacher.runs import Row
+from noisyteacher.runs.comparison import Confusion
 
 # Colours are names of the page's style sheet: one drawing serves light, dark and paper.
 INK, LINE = "var(--ink)", "var(--line)"

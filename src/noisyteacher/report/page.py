@@ -12,7 +12,6 @@ from pathlib import Path
 from noisyteacher.bench.result_lines import HEADER, cells
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.report.comparison import data_address
 from noisyteacher.report.page_source import (
     ACCURACIES_IN_WORDS,
     PageSource,
@@ -20,6 +19,7 @@ from noisyteacher.report.page_source import (
     facts,
     read_source,
 )
+from noisyteacher.runs.comparison import data_address
 
 _EXTRA = ("altair", "vl_convert", "jinja2")
 _STYLE = """
@@ -72,7 +72,7 @@ def _render_plain(source: PageSource, path: Path) -> str:
     if not source.rows:
         raise InputError(f"{path} has no results yet.")
     verdict = [str(source.about["verdict"])] if "verdict" in source.about else []
-    notes = [*source.story.commands, *verdict, *source.story.notes]
+    notes = [*source.log.commands, *verdict, *source.log.notes]
     notes += [f"{name}: {value}" for name, value in facts(source)]
     title = escape(f"noisyteacher: {source.title}")
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in HEADER)

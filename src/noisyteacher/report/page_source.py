@@ -12,9 +12,9 @@ import orjson
 from noisyteacher.bench.result_lines import Line, lines
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.reprs import ShortRepr
-from noisyteacher.report.collect import AUDITS, Story, read_story
-from noisyteacher.report.comparison import Comparison, read_comparison
 from noisyteacher.runs import Row, read_rows
+from noisyteacher.runs.comparison import Comparison, read_comparison
+from noisyteacher.runs.folder import AUDITS, CommandLog, read_command_log
 
 ACCURACIES_IN_WORDS = (
     "Test accuracy in percent, mean ± standard deviation over n trials: after the last epoch, "
@@ -29,7 +29,7 @@ class PageSource(ShortRepr):
     """Everything a page may show; what the run has not left is empty."""
 
     title: str
-    story: Story = field(default_factory=Story)
+    log: CommandLog = field(default_factory=CommandLog)
     recipe: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)  # a distillation's own account
     rows: list[Row] = field(default_factory=list)
@@ -56,7 +56,7 @@ def read_source(path: str | Path) -> PageSource:
     student = _read_json(path / "student" / "config.json")
     return PageSource(
         title=_title(recipe, path),
-        story=read_story(path),
+        log=read_command_log(path),
         recipe=recipe,
         about=student.get("about") or {},
         rows=read_rows(path / "results.jsonl"),

@@ -12,15 +12,22 @@ from typing import cast
 import orjson
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.report.collect import AUDITS, STORY
-from noisyteacher.report.comparison import FILE
 from noisyteacher.report.page import render_page
 from noisyteacher.report.page_source import PageSource, last_line, progress
 from noisyteacher.runs import Row, read_rows
+from noisyteacher.runs.comparison import COMPARISON
+from noisyteacher.runs.folder import AUDITS, COMMANDS
 
 _SELF = "127.0.0.1"
 # Not the curves, which change every epoch: a page that is read must not jump all the time.
-_WATCHED = ("recipe.json", "results.jsonl", "audit.json", "student/config.json", STORY, FILE)
+_WATCHED = (
+    "recipe.json",
+    "results.jsonl",
+    "audit.json",
+    "student/config.json",
+    COMMANDS,
+    COMPARISON,
+)
 
 
 class PageServer(ThreadingHTTPServer):

@@ -1,6 +1,14 @@
 """One run on disk: its folder, its results rows, and what its page shows."""
 
-from noisyteacher.runs.folder import RunFolder
+from noisyteacher.runs.folder import RunFolder, record_command
 from noisyteacher.runs.rows import Row, append_row, merge, named_method, read_rows
 
-__all__ = ["Row", "RunFolder", "append_row", "merge", "named_method", "read_rows"]
+__all__ = [
+    "Row",
+    "RunFolder",
+    "append_row",
+    "merge",
+    "named_method",
+    "read_rows",
+    "record_command",
+]

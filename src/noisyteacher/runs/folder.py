@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from noisyteacher.core.files import write_atomic
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs.rows import Row, append_row, read_rows
 
+AUDITS, COMMANDS = "audits", "story.json"
 ANOTHER_FOLDER = "choose another folder with out= (--out)"
 
 
@@ -98,3 +99,32 @@ class RunFolder:
         """Add a row unless it is there: a resumed run comes by its finished students again."""
         if all(stored.key != row.key for stored in self.rows()):
             append_row(self.results, row)
+
+
+@dataclass(frozen=True)
+class CommandLog:
+    """The commands that made a run, and the notes they printed."""
+
+    commands: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_command_log(folder: str | Path) -> CommandLog:
+    """Empty where the run left none."""
+    path = Path(folder) / COMMANDS
+    if not path.exists():
+        return CommandLog()
+    try:
+        return CommandLog(**orjson.loads(path.read_bytes()))
+    except (orjson.JSONDecodeError, TypeError) as error:
+        raise InputError(f"{path} is not a list of commands ({error}); delete it.") from error
+
+
+def record_command(folder: str | Path, command: str, notes: Sequence[str] = ()) -> None:
+    """Add a command (shell text) and its notes; a resumed run has several, each once."""
+    before = read_command_log(folder)
+    log = CommandLog(
+        list(dict.fromkeys([*before.commands, command])),
+        list(dict.fromkeys([*before.notes, *notes])),
+    )
+    write_atomic(Path(folder) / COMMANDS, orjson.dumps(asdict(log), option=orjson.OPT_INDENT_2))

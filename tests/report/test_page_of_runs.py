@@ -1,7 +1,8 @@
-"""What a finished bench run and a finished distillation leave for their pages."""
+"""What a bench run and a distillation save for their pages, which read files only."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from noisyteacher.bench import Row, run_recipe
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.bench.smoke import smoke
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import load_dataset, split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
@@ -27,9 +28,10 @@ from noisyteacher.methods import (
 )
 from noisyteacher.models import MLP
 from noisyteacher.pipeline import DistillSettings, gather, run_distill
-from noisyteacher.report import collect_distilled, collect_run
-from noisyteacher.report.comparison import read_comparison
+from noisyteacher.report import write_run_page
 from noisyteacher.report.page_source import facts, read_source
+from noisyteacher.runs import RunFolder
+from noisyteacher.runs.comparison import read_comparison
 from noisyteacher.train import Adam, TrainConfig
 from user_files import MOODS, noisy_probs, reviews
 
@@ -46,15 +48,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path, li
         teacher_training=training,
     )
     folder = tmp_path_factory.mktemp("bench") / "run"
-    return recipe, folder, run_recipe(recipe, folder, device="cpu", quiet=True)
+    return recipe, folder, run(recipe, folder)
+
+
+def run(recipe: Recipe, folder: Path) -> list[Row]:
+    return run_recipe(recipe, folder, device="cpu", quiet=True, picture_shape=(8, 8))
 
 
 def test_a_bench_run_is_audited_and_compared(finished) -> None:
-    recipe, folder, rows = finished
-    before = (folder / "results.jsonl").read_bytes()
-    collect_run(recipe, folder, rows, picture_shape=(8, 8))
-    assert (folder / "results.jsonl").read_bytes() == before
-
+    _, folder, rows = finished
     data, labels = load_dataset("digits"), TeacherLabels.open(folder / "labels" / "30")
     parts = split(data.y, 30, val=100, selection=100, seed=0, trial=0)
     right = labels.take(data.ids[parts.val]).hard == data.y[parts.val]
@@ -82,16 +84,65 @@ def test_without_checkpoints_nothing_is_trained_for_the_page(
     finished, tmp_path: Path, kept: str
 ) -> None:
     recipe, folder, rows = finished
-    (tmp_path / "labels").mkdir()
-    (tmp_path / "labels" / "30").symlink_to(folder / "labels" / "30")
-    (tmp_path / "checkpoints").mkdir()
-    for path in (folder / "checkpoints").glob(kept):
-        (tmp_path / "checkpoints" / path.name).symlink_to(path)
-    before = sorted((tmp_path / "checkpoints").iterdir())
-    collect_run(recipe, tmp_path, rows)
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
+    for path in {*(copy / "checkpoints").iterdir()} - {*(copy / "checkpoints").glob(kept)}:
+        path.unlink()
+    before = sorted((copy / "checkpoints").iterdir())
+    (copy / "comparison.json").unlink()
+    assert run(recipe, copy) == rows
+    assert (copy / "comparison.json").read_bytes() == (folder / "comparison.json").read_bytes()
+    assert sorted((copy / "checkpoints").iterdir()) == before
+    # A folder of an earlier version has no predictions: its page keeps what there is.
+    shutil.rmtree(copy / "predictions")
+    assert run(recipe, copy) == rows
+    assert (copy / "comparison.json").read_bytes() == (folder / "comparison.json").read_bytes()
+    assert sorted((copy / "checkpoints").iterdir()) == before
+
+
+def test_the_page_is_made_of_files_alone(finished, tmp_path: Path) -> None:
+    """Neither data nor labels, checkpoints or predictions are needed for it."""
+    _, folder, _ = finished
+    whole = write_run_page(folder, tmp_path / "whole.html").read_text()
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
+    for name in ("labels", "checkpoints", "predictions"):
+        shutil.rmtree(copy / name)
+    assert write_run_page(copy, tmp_path / "copy.html").read_text() == whole
+
+
+def test_a_killed_run_has_a_page_of_what_is_finished(finished, tmp_path: Path) -> None:
+    recipe, _, _ = finished
+    some = replace(recipe, methods=(Vanilla(), SLaM()))
+    killed, append = [], RunFolder.append
+
+    def append_once(folder: RunFolder, row: Row) -> None:
+        if killed:
+            raise KeyboardInterrupt
+        append(folder, row)
+        killed.append(row)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RunFolder, "append", append_once)
+        with pytest.raises(KeyboardInterrupt):
+            run(some, tmp_path)
     assert (tmp_path / "audits" / "30.json").exists()
-    assert not (tmp_path / "comparison.json").exists()
-    assert sorted((tmp_path / "checkpoints").iterdir()) == before
+    found = read_comparison(tmp_path)
+    assert found is not None
+    assert found.student == "Vanilla()"
+
+
+def test_a_teacher_that_cannot_be_audited_has_students_all_the_same(
+    finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **more: object) -> None:
+        raise InputError("V has one class.")
+
+    monkeypatch.setitem(run_recipe.__globals__, "audit", refuse)
+    recipe = replace(smoke(digits()), methods=(Vanilla(),))
+    with pytest.warns(NoisyTeacherWarning, match=r"teacher is not audited: V has one class\."):
+        assert len(run(recipe, tmp_path)) == 1
+    assert not (tmp_path / "audits").exists()
 
 
 def test_a_distillation_is_compared_on_pool_and_selection_set(tmp_path: Path) -> None:
@@ -108,7 +159,6 @@ def test_a_distillation_is_compared_on_pool_and_selection_set(tmp_path: Path) ->
     training = TrainConfig(2, 64, Adam(0.02), gold_repeat=5, steps_per_epoch=10)
     settings = DistillSettings(methods=(SLaM(),), training=training)
     done = run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
-    collect_distilled(done)
     found = read_comparison(tmp_path / "run")
     assert found is not None
     student, teacher = done.student.predict(texts[120:]), np.array(MOODS)[labels.hard[120:]]
@@ -119,10 +169,6 @@ def test_a_distillation_is_compared_on_pool_and_selection_set(tmp_path: Path) ->
     tested = next(c for c in found.confusions if c.who == "student")
     right = sum(n for t, s, n in tested.counts if t == s)
     assert 100 * right / 40 == pytest.approx(done.best.selection)
-
-    alone = run_distill(task, settings, None, device="cpu", quiet=True)
-    with pytest.raises(InputError, match="no folder"):
-        collect_distilled(alone)
 
 
 def test_the_page_tells_where_a_teachers_accuracy_was_measured(finished, tmp_path: Path) -> None:
@@ -147,11 +193,11 @@ def test_the_page_tells_where_a_teachers_accuracy_was_measured(finished, tmp_pat
 def test_the_best_student_may_need_more_than_labels(tmp_path: Path, method: Method) -> None:
     """The teacher's embeddings, or a student pre-trained on A."""
     recipe = replace(smoke(digits()), methods=(method,))
-    rows = run_recipe(recipe, tmp_path, device="cpu", quiet=True)
+    run(recipe, tmp_path)
     # A later call with other methods still shows it, where it is the best.
     for methods in ((method,), (GoldOnly(),)):
         (tmp_path / "comparison.json").unlink(missing_ok=True)
-        collect_run(replace(recipe, methods=methods), tmp_path, rows)
+        run(replace(recipe, methods=methods), tmp_path)
         found = read_comparison(tmp_path)
         assert found is not None
         assert found.student == repr(method)

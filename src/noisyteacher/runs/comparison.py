@@ -1,4 +1,4 @@
-"""Teacher and student side by side: whom they take for what, and where they disagree."""
+"""Teacher and student compared: which classes each confuses, and where the two disagree."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import orjson
 from PIL import Image
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 
-FILE = "comparison.json"
+COMPARISON = "comparison.json"
+_MOST_ROWS = 5_000
 _MOST_EXAMPLES = 150
 _SIDE = 64  # pixels of a thumbnail
 _TINY = 16  # a picture up to this side is smaller, and exact, as PNG
@@ -47,6 +50,30 @@ class Example:
     image: str | None = None  # a data: address
 
 
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The most probable class of each row, and its probability."""
+
+    top: np.ndarray  # (n,) int64
+    probability: np.ndarray  # (n,) float32
+
+    @classmethod
+    def of(cls, probs: np.ndarray) -> Predictions:
+        """Of class probabilities (n, L)."""
+        top = probs.argmax(1)
+        return cls(top, probs[np.arange(len(top)), top])
+
+    def save(self, path: Path) -> None:
+        write_atomic(path, save({"top": self.top, "probability": self.probability}))
+
+    @classmethod
+    def load(cls, path: Path) -> Predictions:
+        try:
+            return cls(**load(path.read_bytes()))
+        except (SafetensorError, TypeError) as error:
+            raise InputError(f"{path} does not hold predictions ({error}); delete it.") from error
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What ``comparison.json`` in a run's folder holds."""
@@ -60,12 +87,12 @@ class Comparison:
     examples: list[Example]
 
     def save(self, folder: str | Path) -> None:
-        write_atomic(Path(folder) / FILE, orjson.dumps(asdict(self)))
+        write_atomic(Path(folder) / COMPARISON, orjson.dumps(asdict(self)))
 
 
 def read_comparison(folder: str | Path) -> Comparison | None:
     """The comparison that a run left, if it did."""
-    path = Path(folder) / FILE
+    path = Path(folder) / COMPARISON
     if not path.exists():
         return None
     try:
@@ -77,37 +104,43 @@ def read_comparison(folder: str | Path) -> Comparison | None:
         raise InputError(f"{path} is not a comparison of teacher and student: {error}.") from error
 
 
-def count_confusions(who: str, rows_of: str, truth: np.ndarray, said: np.ndarray) -> Confusion:
-    """Count pairs of (n,) true and (n,) said classes; rows of unknown truth (-1) are left out."""
+def count_confusions(who: str, rows_of: str, truth: np.ndarray, predicted: np.ndarray) -> Confusion:
+    """Count pairs of (n,) true and (n,) predicted classes where the truth is known (not -1)."""
     known = truth >= 0
-    pairs, rows = np.unique(np.stack([truth[known], said[known]]), axis=1, return_counts=True)
+    pairs, rows = np.unique(np.stack([truth[known], predicted[known]]), axis=1, return_counts=True)
     counts = [(int(t), int(s), int(n)) for (t, s), n in zip(pairs.T, rows, strict=True)]
     return Confusion(who, rows_of, counts)
+
+
+def sample_rows(positions: np.ndarray) -> np.ndarray:
+    """At most 5 000 rows to compare on, the same ones every time, in order."""
+    if len(positions) <= _MOST_ROWS:
+        return positions
+    return np.sort(np.random.default_rng(0).choice(positions, _MOST_ROWS, replace=False))
 
 
 def find_examples(
     ids: np.ndarray,
     inputs: np.ndarray | Sequence[str],
-    teacher: np.ndarray,
-    student: np.ndarray,
+    teacher: Predictions,
+    student: Predictions,
     classes: Sequence[str],
     truth: np.ndarray | None = None,
     picture_shape: tuple[int, int] | None = None,
 ) -> tuple[int, list[Example]]:
-    """How many rows teacher and student (n, L) disagree on, and those the teacher is surest of.
+    """How many of n rows teacher and student disagree on, and those the teacher is surest of.
 
     ``truth`` (n,) is -1 where unknown. ``picture_shape`` tells that rows of a table are pictures.
     """
-    says, answers = teacher.argmax(1), student.argmax(1)
-    apart = np.flatnonzero(says != answers)
-    surest = apart[np.argsort(-teacher[apart, says[apart]], kind="stable")][:_MOST_EXAMPLES]
+    apart = np.flatnonzero(teacher.top != student.top)
+    surest = apart[np.argsort(-teacher.probability[apart], kind="stable")][:_MOST_EXAMPLES]
     examples = [
         Example(
             id=str(ids[i]),
-            teacher=classes[says[i]],
-            teacher_sure=round(float(teacher[i, says[i]]), 4),
-            student=classes[answers[i]],
-            student_sure=round(float(student[i, answers[i]]), 4),
+            teacher=classes[teacher.top[i]],
+            teacher_sure=round(float(teacher.probability[i]), 4),
+            student=classes[student.top[i]],
+            student_sure=round(float(student.probability[i]), 4),
             truth=None if truth is None or truth[i] < 0 else classes[truth[i]],
             **_shown(inputs[i], picture_shape),
         )
