@@ -212,7 +212,7 @@ def _save_comparison(run: BenchRun) -> None:
     method, labeled, dataset = named_method(best.method), best.labeled, run.dataset
     assert isinstance(method, Method)
     student = PlannedStudent(run.recipe.arms[0], method, trial=0)
-    stored = run.folder / "labels" / str(labeled)
+    stored = run.labels_path(labeled)
     labels = TeacherLabels.open(stored, extras=()) if stored.exists() else run.given
     predictions = _predictions_path(run, student, labeled)
     if labels is None or not predictions.exists():
