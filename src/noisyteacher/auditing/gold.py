@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.io.classes import label_numbers, label_texts
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.io.classes import label_numbers, label_texts, labeled_rows
 from noisyteacher.io.columns import ids_in
 from noisyteacher.io.formats import stem_of
 from noisyteacher.io.ids import check_unique, ids_like, row_ids
@@ -79,8 +78,11 @@ def read_gold(
         return Gold(ids, None)
     column = find_column("label", label_column, LABEL_COLUMNS, columns, str(where))
     texts = label_texts(table[column], f"{where}: the column {column!r}")
-    gold = Gold(ids, label_numbers(texts, labels.classes, str(where)))
-    return _without_unlabeled(gold, where) if needs_labels else gold
+    y = label_numbers(texts, labels.classes, str(where))
+    if needs_labels:
+        known = labeled_rows(y, ids, str(where))
+        ids, y = ids[known], y[known]
+    return Gold(ids, y)
 
 
 def _rows_of_the_store(
@@ -95,19 +97,3 @@ def _rows_of_the_store(
             "of ids: id_column= (--id-column)."
         )
     return ids
-
-
-def _without_unlabeled(gold: Gold, where: Path) -> Gold:
-    known = gold.known
-    lost = len(gold.ids) - len(known.ids)
-    if not len(known.ids):
-        raise InputError(f"{where} has no labels.")
-    if lost:
-        assert gold.y is not None
-        first = first_few(gold.ids[gold.y < 0].tolist())
-        warnings.warn(
-            f"{lost} rows of {where} have no label and are left out: {first}.",
-            NoisyTeacherWarning,
-            stacklevel=3,
-        )
-    return known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
 
@@ -19,6 +20,11 @@ class MissingIdsError(InputError, KeyError):
 
 class NoisyTeacherWarning(UserWarning):
     """The result stands, but the user should know something about it."""
+
+
+def warn(text: str, stacklevel: int = 3) -> None:
+    """Tell the user something about a result that stands."""
+    warnings.warn(text, NoisyTeacherWarning, stacklevel=stacklevel)
 
 
 def first_few(items: Iterable[object], limit: int = 5) -> str:

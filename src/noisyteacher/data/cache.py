@@ -11,11 +11,11 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -26,21 +26,14 @@ from noisyteacher.core.progress import track
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.layouts import Found, ReadOptions
 from noisyteacher.data.statistics import ChannelHistogram
-from noisyteacher.io.images import EncodedImages, decoded
+from noisyteacher.io.images import decoded
 
 if sys.platform != "win32":
     import fcntl
 
 _FORMAT = 3  # raise it when decoding changes, so that old caches are not used
 _HEADER = "images.json"
-
-
-class ReadPart(NamedTuple):
-    """One part as it was read, images still encoded."""
-
-    ids: np.ndarray  # (n,)
-    inputs: np.ndarray | list[str] | EncodedImages
-    y: np.ndarray  # (n,) int64, -1 where unknown
+_COLUMNS = ("train_ids", "train_y", "test_ids", "test_y")
 
 
 def cache_folder(cache: str | Path | None) -> Path:
@@ -71,10 +64,7 @@ def open_cache(folder: Path) -> Dataset | None:
         arrays = {
             stem: np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
             for stem in ("train_images", "test_images")
-        } | {
-            stem: np.load(folder / f"{stem}.npy", allow_pickle=False)
-            for stem in ("train_ids", "train_y", "test_ids", "test_y")
-        }
+        } | {stem: np.load(folder / f"{stem}.npy", allow_pickle=False) for stem in _COLUMNS}
         return Dataset(
             name=header["name"],
             kind="image",
@@ -94,24 +84,23 @@ def open_cache(folder: Path) -> Dataset | None:
         ) from error
 
 
-def write_cache(
-    folder: Path,
-    name: str,
-    classes: Sequence[str],
-    train: ReadPart,
-    test: ReadPart,
-    side: int | None,
-) -> None:
-    """Decode both parts into ``folder``; it appears whole or not at all."""
+def write_cache(folder: Path, made: Dataset, side: int | None) -> None:
+    """Decode the images of a dataset into ``folder``; it appears whole or not at all."""
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
     temporary.mkdir(parents=True)
+    wanted = (side, side) if side else None
     try:
         histogram = ChannelHistogram()
-        size = _write_part(temporary, "train", train, (side, side) if side else None, histogram)
-        _write_part(temporary, "test", test, size, None)
+        size = _write_images(temporary, "train", made.inputs, wanted, histogram)
+        _write_images(temporary, "test", made.test_inputs, size, None)
+        columns = (made.ids, made.y, made.test_ids, made.test_y)
+        for stem, column in zip(_COLUMNS, columns, strict=True):
+            with (temporary / f"{stem}.npy").open("wb") as file:
+                np.save(file, column, allow_pickle=False)
+                _sync(file)
         mean, std = histogram.mean_and_std()
-        header = {"name": name, "classes": classes, "mean": mean, "std": std}
+        header = {"name": made.name, "classes": made.classes, "mean": mean, "std": std}
         write_atomic(temporary / _HEADER, orjson.dumps(header, option=orjson.OPT_INDENT_2))
         temporary.replace(folder)
     except BaseException:
@@ -119,16 +108,15 @@ def write_cache(
         raise
 
 
-def _write_part(
+def _write_images(
     folder: Path,
     stem: str,
-    part: ReadPart,
+    encoded: Any,
     size: tuple[int, int] | None,
     histogram: ChannelHistogram | None,
 ) -> tuple[int, int]:
-    """Write one part's images, labels and ids; gives the images' height and width."""
-    assert not isinstance(part.inputs, list)
-    images = decoded(part.inputs, size)
+    """Write one part's images; gives their height and width."""
+    images = decoded(encoded, size)
     shape = (images.count, images.height, images.width, 3)
     _check_space(folder, shape)
     with (folder / f"{stem}_images.npy").open("wb") as file:
@@ -143,10 +131,6 @@ def _write_part(
         _sync(file)
     if written != images.count:
         raise InputError(f"{images.count} {stem} images were announced and {written} found.")
-    for name, array in (("ids", part.ids), ("y", part.y)):
-        with (folder / f"{stem}_{name}.npy").open("wb") as file:
-            np.save(file, array, allow_pickle=False)
-            _sync(file)
     return images.height, images.width
 
 

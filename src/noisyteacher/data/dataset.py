@@ -22,7 +22,7 @@ class Dataset:
     """A training part and a test part, which no split and no fit ever touches.
 
     ``inputs`` are images (n, H, W, 3) uint8, usually memory-mapped; tables (n, d) float32; or n
-    strings. ``mean`` and ``std`` are those of the training part in the units the views normalise:
+    strings. ``mean`` and ``std`` are those of the training part in the units the views normalize:
     per channel in 0..1 for images, per feature for tables, empty for text.
     """
 

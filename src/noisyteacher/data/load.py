@@ -6,19 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.data.cache import (
-    ReadPart,
-    cache_folder,
-    fingerprint,
-    locked,
-    open_cache,
-    write_cache,
-)
+from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.downloads import find_celeba, find_cifar, find_imdb, read_digits
 from noisyteacher.data.layouts import (
@@ -36,7 +30,7 @@ from noisyteacher.data.statistics import feature_statistics
 from noisyteacher.io.classes import number_classes
 from noisyteacher.io.formats import stem_of
 from noisyteacher.io.ids import row_ids
-from noisyteacher.io.images import EncodedImages, no_inputs
+from noisyteacher.io.images import EncodedImages
 from noisyteacher.io.user_tables import FileOptions
 
 BUNDLED = "digits"
@@ -182,54 +176,44 @@ def _load(
     raw = found.read()
     if len(raw.train.inputs) == 0:
         raise InputError(f"{place} ({found.layout}) has no training rows.")
+    made = _dataset(name, raw, options, place)
     if raw.kind != "image":
-        return _dataset(name, raw, options, place)
-    train, test, classes = _parts(raw, options, place)
+        return made
     with locked(folder):
         if (cached := open_cache(folder)) is None:  # another process may have made it meanwhile
-            write_cache(folder, name, classes, train, test, options.image_size or raw.image_size)
+            write_cache(folder, made, options.image_size or raw.image_size)
             cached = open_cache(folder)
     assert cached is not None
     return cached
 
 
-def _parts(
-    raw: RawData, options: ReadOptions, place: Path | str
-) -> tuple[ReadPart, ReadPart, tuple[str, ...]]:
-    """Both parts with ids and class numbers, and the names of the classes."""
-    train = raw.train
-    test = raw.test or RawPart(no_inputs(train.inputs))
-    y, classes = [np.full(len(part.inputs), -1) for part in (train, test)], raw.names
-    if options.labeled and train.labels is not None:
+def _dataset(name: str, raw: RawData, options: ReadOptions, place: Path | str) -> Dataset:
+    """Number the classes, and name rows without ids; images stay encoded."""
+    inputs: Any = raw.train.inputs
+    nothing = EncodedImages(0, lambda: iter(())) if raw.kind == "image" else inputs[:0]
+    parts = (raw.train, raw.test or RawPart(nothing))
+    y, classes = [np.full(len(part.inputs), -1) for part in parts], raw.names
+    if options.labeled and raw.train.labels is not None:
         y, classes = number_classes(
-            [pa.nulls(len(p.inputs)) if p.labels is None else p.labels for p in (train, test)],
+            [pa.nulls(len(p.inputs)) if p.labels is None else p.labels for p in parts],
             f"{place}: the label column",
             raw.names,
             numbers_are_names=options.numbers_are_names,
         )
-    named = (options.rows_named or "train", options.rows_named or "test")
-    made = [
-        ReadPart(row_ids(prefix, len(p.inputs)) if p.ids is None else p.ids, p.inputs, numbers)
-        for p, prefix, numbers in zip((train, test), named, y, strict=True)
+    ids = [
+        row_ids(options.rows_named or part, len(p.inputs)) if p.ids is None else p.ids
+        for p, part in zip(parts, ("train", "test"), strict=True)
     ]
-    return made[0], made[1], classes
-
-
-def _dataset(name: str, raw: RawData, options: ReadOptions, place: Path | str) -> Dataset:
-    train, test, classes = _parts(raw, options, place)
-    assert not isinstance(train.inputs, EncodedImages)
-    assert not isinstance(test.inputs, EncodedImages)
-    table = isinstance(train.inputs, np.ndarray)
-    mean, std = feature_statistics(np.asarray(train.inputs)) if table else ((), ())
+    mean, std = feature_statistics(inputs) if raw.kind == "table" else ((), ())
     return Dataset(
         name=name,
         kind=raw.kind,
-        ids=train.ids,
-        inputs=train.inputs,
-        y=train.y,
-        test_ids=test.ids,
-        test_inputs=test.inputs,
-        test_y=test.y,
+        ids=ids[0],
+        inputs=inputs,
+        y=y[0],
+        test_ids=ids[1],
+        test_inputs=cast(Any, parts[1].inputs),
+        test_y=y[1],
         classes=classes,
         mean=mean,
         std=std,

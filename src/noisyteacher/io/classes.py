@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import orjson
 import pyarrow as pa
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 
 # Class name to its answers: the name itself first, then its synonyms.
 ClassAnswers = dict[str, tuple[str, ...]]
@@ -178,6 +177,19 @@ def label_numbers(
     return np.fromiter((number.get(text, -1) for text in texts), np.int64, len(texts))
 
 
+def labeled_rows(
+    y: npt.NDArray[np.int64], ids: npt.NDArray[Any], where: str
+) -> npt.NDArray[np.int64]:
+    """(m,) the rows whose label is known; says which are left out, and refuses to leave out all."""
+    known = np.flatnonzero(y >= 0)
+    if not len(known):
+        raise InputError(f"{where} has no labels.")
+    if len(known) < len(y):
+        lost = first_few(ids[y < 0].tolist())
+        warn(f"{len(y) - len(known)} rows of {where} have no label and are left out: {lost}.", 4)
+    return known
+
+
 def is_unknown(label: str | None, classes: Sequence[str]) -> bool:
     """Whether a label says that it is not known; -1 does, unless a class is called so."""
     return not label or (label == UNKNOWN and UNKNOWN not in classes)
@@ -219,11 +231,10 @@ def _warn_of_places(used: Sequence[str], classes: Sequence[str], where: str) -> 
     told = f"{taken[0]} is taken for {classes[taken[0]]!r}"
     told += "".join(f", {place} for {classes[place]!r}" for place in taken[1:_SHOWN])
     more = ", ..." if len(taken) > _SHOWN else ""
-    warnings.warn(
+    warn(
         f"The labels of {where} are numbers{'' if taken[0] == 0 else ', and none is 0'}: {told}"
         f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong.",
-        NoisyTeacherWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

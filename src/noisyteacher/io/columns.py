@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.ids import clean_ids
 from noisyteacher.io.images import IMAGE_SUFFIXES
 from noisyteacher.io.user_tables import (
@@ -87,16 +86,12 @@ def input_columns(
     return InputColumns(key, label, None, tuple(numbers))
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, NoisyTeacherWarning, stacklevel=4)
-
-
 def _warn_of_unused(columns: Sequence[str], where: str) -> None:
     # Not of a second label: it is not to be written into the text.
     unused = [name for name in columns if name not in LABEL_COLUMNS]
     if unused:
         what = "the column {} is" if len(unused) == 1 else "the columns {} are"
-        _warn(
+        warn(
             f"{where} has texts, which are all that a student reads: "
             f"{what.format(first_few(unused))} left out. Write what should be read, such as a "
             "title, into the text."
@@ -124,7 +119,7 @@ def _refuse_strings(table: Any, columns: Sequence[str], where: str) -> None:
 def _warn_of_answers(features: Sequence[str], label: str | None, where: str) -> None:
     answers = [name for name in features if name in LABEL_COLUMNS]
     if label is not None and answers:
-        _warn(
+        warn(
             f"{where}: the label is {label!r}, and {first_few(answers)}, by name a label too, is "
             "used as a feature. If it tells the answer, drop it, or name the right label with "
             "label_column= (--label-column)."
@@ -142,10 +137,10 @@ def _index_columns(table: Any, columns: Sequence[str]) -> list[str]:
 
 def _warn_of_index(table: Any, index: Sequence[str], kept: Sequence[str], where: str) -> None:
     if index:
-        _warn(f"{where}: left out {first_few(index)}, an index that pandas wrote, not a feature.")
+        warn(f"{where}: left out {first_few(index)}, an index that pandas wrote, not a feature.")
     counting = [name for name in kept if _counts_rows(table[name])]
     if counting:
-        _warn(
+        warn(
             f"{where}: {first_few(counting)} counts the rows, and is used as a feature. If it is "
             "an id, name it with id_column= (--id-column), or drop it."
         )

@@ -57,7 +57,7 @@ def name_files(paths: Sequence[Path]) -> str:
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a ``.npz`` file by their keys; that of a ``.npy`` file is "array", mapped."""
     try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(path, mmap_mode="c", allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"array": loaded}
         with loaded:

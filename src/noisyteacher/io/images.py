@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, warn
 
 IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif"),
@@ -50,11 +48,6 @@ class EncodedImages:
 
     def __len__(self) -> int:
         return self.count
-
-
-def no_inputs(like: np.ndarray | list[str] | EncodedImages) -> Any:
-    """No images, rows or texts, in the same form as some."""
-    return EncodedImages(0, lambda: iter(())) if isinstance(like, EncodedImages) else like[:0]
 
 
 def image_files(files: Sequence[Path]) -> EncodedImages:
@@ -123,12 +116,10 @@ def _common_size(items: list[tuple[str, bytes]]) -> tuple[int, int]:
 def _warn_of_sizes(sizes: set[tuple[int, int]], looked_at: int, side: int) -> None:
     by_area = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     (low, narrow), (high, wide) = by_area[0], by_area[-1]
-    warnings.warn(
+    warn(
         f"The images differ in size: the first {looked_at} are {low}×{narrow} to {high}×{wide} "
         f"(height × width). All are brought to {side}×{side}; choose another side with image_size= "
-        "(--image-size).",
-        NoisyTeacherWarning,
-        stacklevel=2,
+        "(--image-size)."
     )
 
 

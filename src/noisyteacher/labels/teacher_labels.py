@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,19 +12,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import check_text, clean_classes
 from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.labels import store
-from noisyteacher.labels.blocks import blocks_of_logits, blocks_of_probs, compress_topk
 from noisyteacher.labels.checks import (
     ArrayLike,
     as_array,
+    blocks_of_logits,
+    blocks_of_probs,
     check_shape,
     clean_extras,
     clean_k,
     clean_mass,
     clean_temperature,
+    compress_topk,
 )
 from noisyteacher.labels.manifest import Record
 from noisyteacher.labels.topk import (
@@ -34,7 +35,7 @@ from noisyteacher.labels.topk import (
     compress,
     dense,
     logs,
-    normalised,
+    normalized,
     row_blocks,
     row_mass,
 )
@@ -220,7 +221,7 @@ class TeacherLabels(Record):
     @property
     def topk_prob(self) -> npt.NDArray[np.float32]:
         """(n, k) probabilities of the stored classes, which sum to 1 with ``tail``."""
-        return normalised(self.topk_logprob, self._mass)
+        return normalized(self.topk_logprob, self._mass)
 
     @property
     def tail(self) -> npt.NDArray[np.float32]:
@@ -317,9 +318,8 @@ def _warn_of_probabilities(logits: Any) -> None:
     """A softmax of probabilities is nearly flat, and looks like a teacher without an opinion."""
     few = torch.as_tensor(logits[:1000]).float()
     if len(few) and bool((few >= 0).all() and ((few.sum(1) - 1).abs() < 1e-3).all()):
-        warnings.warn(
+        warn(
             "These logits look like probabilities: none is below 0, and rows sum to 1. Their "
             "softmax is nearly flat; give probabilities as such.",
-            NoisyTeacherWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""Top-k selection, float16 rounding and the one normalisation that every reader shares.
+"""Top-k selection, float16 rounding and the one normalization that every reader shares.
 
 Log-probabilities are rounded to float16 once, when labels are made. From then on the rounded values
 are the labels: order, ties, probabilities and files all follow from them.
@@ -156,7 +156,7 @@ def _storable_tail(
     tail_mass: npt.NDArray[np.float64],
     classes_not_stored: int,
 ) -> npt.NDArray[np.float32]:
-    """The tail in the units of the rounded values, so that normalising gives back its share.
+    """The tail in the units of the rounded values, so that normalizing gives back its share.
 
     Spread over the classes not stored it stays below the last stored class: rounding may have
     lowered that one, and the order of the dense probabilities must remain the stored order.
@@ -169,7 +169,7 @@ def _storable_tail(
 
 
 def exp_of(logprob: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
-    """exp of stored log-probabilities, not yet normalised."""
+    """exp of stored log-probabilities, not yet normalized."""
     result: npt.NDArray[np.float32] = _EXP_OF_MINUS_HALF.take(_bits_without_sign(logprob))
     return result
 
@@ -188,10 +188,10 @@ def row_mass(
     return mass.astype(np.float32)
 
 
-def normalised(
+def normalized(
     logprob: npt.NDArray[np.float16], mass: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """(n, k) probabilities of the stored classes; with the normalised tail they sum to 1."""
+    """(n, k) probabilities of the stored classes; with the normalized tail they sum to 1."""
     probs = np.empty(logprob.shape, np.float32)
     for rows in row_blocks(*logprob.shape):
         np.divide(exp_of(logprob[rows]), mass[rows, None], out=probs[rows])

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import torch
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, warn
 from noisyteacher.data import Featurizer
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelSpec
 from noisyteacher.pipeline.defaults import AUTO
-from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Dataset
 from noisyteacher.data.dataset import take_rows
-from noisyteacher.io.classes import label_numbers
+from noisyteacher.io.classes import label_numbers, labeled_rows
 from noisyteacher.labels import TeacherLabels
-
-
-def warn(text: str) -> None:
-    """Tell the user something about a result that stands."""
-    warnings.warn(text, NoisyTeacherWarning, stacklevel=3)
 
 
 def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
@@ -51,17 +45,10 @@ def rows(examples: Dataset, index: np.ndarray) -> Dataset:
     return replace(examples, ids=examples.ids[index], inputs=taken, y=examples.y[index])
 
 
-def without_unlabelled(examples: Dataset) -> Dataset:
+def without_unlabeled(examples: Dataset) -> Dataset:
     """Only the rows whose label is known; says how many were left out."""
-    known = np.flatnonzero(examples.y >= 0)
-    lost = len(examples) - len(known)
-    if not lost:
-        return examples
-    if not len(known):
-        raise InputError(f"{examples.name} has no labels.")
-    first = first_few(examples.ids[examples.y < 0].tolist())
-    warn(f"{lost} rows of {examples.name} have no label and are left out: {first}.")
-    return rows(examples, known)
+    known = labeled_rows(examples.y, examples.ids, examples.name)
+    return examples if len(known) == len(examples) else rows(examples, known)
 
 
 def pool_with_labels(pool: Dataset, labels: TeacherLabels) -> Dataset:
@@ -124,7 +111,7 @@ def contents(examples: Dataset) -> list[Hashable]:
 
 
 def check_disjoint(sets: dict[str, Dataset]) -> None:
-    """Refuse an id that stands in two of the labelled sets."""
+    """Refuse an id that stands in two of the labeled sets."""
     seen: dict[object, str] = {}
     for name, examples in sets.items():
         both = [key for key in examples.ids.tolist() if key in seen]

@@ -15,7 +15,7 @@ import orjson
 import torch
 
 from noisyteacher.auditing import Audit, audit
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import choose_device, hardware
 from noisyteacher.data import Featurizer
@@ -30,7 +30,6 @@ from noisyteacher.pipeline.card import write_card
 from noisyteacher.pipeline.defaults import AUTO, featurizer_for, student_for, training_for
 from noisyteacher.pipeline.floor import accuracy, train_floor
 from noisyteacher.pipeline.generations import next_labels
-from noisyteacher.pipeline.matching import warn
 from noisyteacher.pipeline.outcome import Distilled, Outcome
 from noisyteacher.pipeline.run_folder import better_before, claim_folder, results_row
 from noisyteacher.pipeline.student import Student, save_student

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Dataset, Split, split
 from noisyteacher.data.dataset import Kind
 from noisyteacher.io.ids import ids_like
@@ -17,10 +17,9 @@ from noisyteacher.pipeline.matching import (
     pool_with_labels,
     pool_without,
     rows,
-    warn,
     with_classes,
     with_features,
-    without_unlabelled,
+    without_unlabeled,
 )
 
 MOST_HELD_OUT = 500  # rows of V and of S at most
@@ -79,7 +78,7 @@ def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
         return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
 
     labelled = {
-        name: with_ids(without_unlabelled(with_classes(part, labels.classes)))
+        name: with_ids(without_unlabeled(with_classes(part, labels.classes)))
         for name, part in (
             ("gold", given.gold),
             ("V", given.val),

@@ -139,7 +139,7 @@ def test_rows_without_a_label_are_left_out_and_told(tmp_path: Path) -> None:
     content = SURE + "d,w,,\n"
     labels, note = noted(csv(tmp_path, content))
     assert labels.ids.tolist() == ["a", "b", "c"]
-    assert "1 rows have no label and are left out" in note
+    assert "teacher.csv have no label and are left out: 'd'." in note
     assert "'confidence' the probability" in note
     assert len(noted(csv(tmp_path, content), ids=np.arange(4))[0]) == 3
 

@@ -1,6 +1,6 @@
 """What an LLM's first tokens say about the classes.
 
-Texts are compared after one normalisation: Unicode NFC, case folded, runs of white space as one
+Texts are compared after one normalization: Unicode NFC, case folded, runs of white space as one
 space, and white space, quotation marks, asterisks, backticks, brackets and ``.,:;!?`` removed at
 both ends. So "Positive.", " positive" and "**positive**" are one answer. The markers that some
 tokenizers print for a space or a line break (``▁``, ``Ġ``, ``Ċ``) count as white space.
@@ -64,7 +64,7 @@ class Meaning(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Probability of each class, not normalised, and what the sampled answer itself says."""
+    """Probability of each class, not normalized, and what the sampled answer itself says."""
 
     mass: list[float]
     answer: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +12,13 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import (
     ClassAnswers,
     clean_classes,
     label_numbers,
     label_texts,
+    labeled_rows,
     may_be_labels,
 )
 from noisyteacher.io.columns import is_list, numbers_in
@@ -47,7 +47,7 @@ _MANY_CLASSES = 100
 class LabeledRows(NamedTuple):
     """What the rows say: which rows have a label, (m, L) their probabilities, and the classes."""
 
-    kept: npt.NDArray[np.bool_]
+    kept: npt.NDArray[np.int64]
     probs: npt.NDArray[np.float32]
     classes: tuple[str, ...]
 
@@ -86,6 +86,7 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
 
 def read_labeled(
     table: Any,
+    ids: npt.NDArray[Any],
     column: str,
     confidence_column: str | None,
     classes: ClassAnswers | None,
@@ -103,10 +104,8 @@ def read_labeled(
         raise InputError(f"{where}: the column {column!r} has no labels.")
     known = _found_classes(names, column, where) if classes is None else tuple(classes)
     y = label_numbers(texts, known, where, _synonyms(classes))
-    kept = y >= 0
-    if not kept.all():
-        _warn(f"{where}: {(~kept).sum()} rows have no label and are left out.")
-    table, y = table.filter(pa.array(kept)), y[kept]
+    kept = labeled_rows(y, ids, where)
+    table, y = table.take(pa.array(kept)), y[kept]
     told = f"the column {column!r} holds the labels"
     if confidence_column is None:
         confidence_column, doubt = _find_confidence(table, column)
@@ -127,19 +126,15 @@ def read_labeled(
     else:
         confidence = _numbers(table[confidence_column])
     if found or classes is None or confidence_column is None:
-        _warn(f"{where}: {told}.")
+        warn(f"{where}: {told}.")
     below = (confidence < 1 / len(known)) & ~_is_tie(confidence, len(known))
     if below.any():
-        _warn(
+        warn(
             f"{where}: in {below.sum()} of {len(below)} rows {confidence_column!r} is below "
             f"1/{len(known)}, so that other classes are more probable than the label; is it the "
             "probability of the label, and not that of one class throughout?"
         )
     return LabeledRows(kept, spread(y, confidence, len(known)), known)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, NoisyTeacherWarning, stacklevel=4)
 
 
 def spread(

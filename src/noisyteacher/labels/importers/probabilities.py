@@ -8,7 +8,6 @@ numeric column per class, or one column of lists, or a label. In CSV a list is w
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.io.columns import ids_in, is_list, numbers_in
 from noisyteacher.io.formats import JSON_LINES, kind_of, name_files, read_arrays
@@ -201,12 +200,15 @@ def import_table(
     if ids is None:
         key = find_column("id", id_column, ID_COLUMNS, table.column_names, where)
         ids = ids_in(table, key, where)
+    ids = np.asarray(ids)
     if len(ids) != table.num_rows:
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
     if label_column is not None:
         find_column("label", label_column, (), table.column_names, where)
-        said = read_labeled(table, label_column, confidence_column, classes, where, found=not named)
-        return settings.make(np.asarray(ids)[said.kept], said.probs, said.classes, where=where)
+        said = read_labeled(
+            table, ids, label_column, confidence_column, classes, where, found=not named
+        )
+        return settings.make(ids[said.kept], said.probs, said.classes, where=where)
     values, names = _probabilities(
         _without_ids(table, keys), list_column, classes, where, logits=settings.logits
     )
@@ -285,7 +287,7 @@ def _class_columns(
             if logits:
                 raise InputError(f"{told}; name the classes: classes= (--classes).")
             text = f"{told} and are not taken for classes; name the classes to change that."
-            warnings.warn(text, NoisyTeacherWarning, stacklevel=3)
+            warn(text)
         if len(floats) < 2:
             raise InputError(
                 f"{where} has no two columns of probabilities among {listed}; name the "
