@@ -21,7 +21,8 @@ from noisyteacher.cli.label import EPILOG, label
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Tfidf
-from noisyteacher.data.input_format import fit_format, rgb_images
+from noisyteacher.data.dataset import rgb_images
+from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import BagLinear, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, read_examples, save_student

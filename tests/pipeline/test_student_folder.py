@@ -11,7 +11,8 @@ from PIL import Image
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import HashedNgrams, Tfidf
-from noisyteacher.data.input_format import fit_format, rgb_images
+from noisyteacher.data.dataset import rgb_images
+from noisyteacher.data.input_format import fit_format
 from noisyteacher.models import MLP, BagLinear, BagMLP, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, save_student
 from user_files import digits, reviews

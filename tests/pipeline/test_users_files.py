@@ -19,7 +19,8 @@ from PIL import Image
 
 from noisyteacher.auditing import read_gold
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.data.input_format import fit_format, rgb_images
+from noisyteacher.data.dataset import rgb_images
+from noisyteacher.data.input_format import fit_format
 from noisyteacher.io.images import decode_image
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import DistillSettings, FileOptions, gather, read_examples, run_distill

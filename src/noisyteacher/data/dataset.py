@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from noisyteacher.core.errors import InputError, MissingIdsError, first_few
+from noisyteacher.io.ids import IdLookup
 
 Kind = Literal["image", "text", "table"]
 
@@ -76,9 +78,51 @@ class Dataset:
 
 def positions_of(known: np.ndarray, wanted: np.ndarray, where: str) -> np.ndarray:
     """(m,) int64: where each wanted id stands among the known ones."""
-    place = {key: i for i, key in enumerate(np.asarray(known).tolist())}
-    listed = np.asarray(wanted).tolist()
-    missing = [key for key in listed if key not in place]
+    wanted = np.asarray(wanted)
+    found = IdLookup(np.asarray(known)).find(wanted)
+    missing = wanted[found < 0].tolist()
     if missing:
         raise MissingIdsError(f"{len(missing)} ids are not in {where}: {first_few(missing)}.")
-    return np.fromiter((place[key] for key in listed), np.int64, len(listed))
+    return found
+
+
+def as_inputs(given: Any) -> tuple[Kind, np.ndarray | list[str]]:
+    """What users hand in, as a dataset holds it: texts, uint8 images or a table of float32."""
+    kind = _kind_of(given)
+    if kind == "image":
+        return kind, rgb_images(given)
+    if kind == "table":
+        return kind, np.asarray(given, np.float32)
+    return kind, [str(text) for text in given]
+
+
+def _kind_of(inputs: object) -> Kind:
+    """Whether inputs are texts, images or a table."""
+    if isinstance(inputs, np.ndarray):
+        if inputs.dtype == np.uint8 and inputs.ndim in (3, 4):
+            return "image"
+        if inputs.ndim == 2 and inputs.dtype.kind in "biuf":
+            return "table"
+        if inputs.ndim == 1 and inputs.dtype.kind in "UO":
+            return "text"
+        raise InputError(
+            "Inputs must be texts, uint8 images (n, H, W, 3) or a table (n, d), not "
+            f"{inputs.dtype} of shape {inputs.shape}."
+        )
+    if isinstance(inputs, Sequence) and all(isinstance(text, str) for text in inputs):
+        return "text"
+    raise InputError(f"Inputs must be texts, uint8 images or a table, not {type(inputs).__name__}.")
+
+
+def rgb_images(images: np.ndarray) -> np.ndarray:
+    """(n, H, W), (n, H, W, 1) or (n, H, W, 3) uint8 -> (n, H, W, 3)."""
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise InputError(
+            "Images must be uint8 (n, H, W, 3) or (n, H, W), or paths of image files, not "
+            f"{images.dtype} of shape {images.shape}."
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.shape[-1] not in (1, 3):
+        raise InputError(f"Images have 1 or 3 channels, not {images.shape[-1]}.")
+    return np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3)))

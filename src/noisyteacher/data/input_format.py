@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.data.dataset import Kind
+from noisyteacher.data.dataset import Kind, rgb_images
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews
 from noisyteacher.data.statistics import ChannelHistogram, feature_statistics
 from noisyteacher.data.tensors import Inputs, image_tensor
@@ -148,24 +148,6 @@ def fit_format(
     return InputFormat(kind, None, mean, std, size, flip), image_tensor(array)
 
 
-def kind_of(inputs: object) -> Kind:
-    """Whether inputs are texts, images or a table."""
-    if isinstance(inputs, np.ndarray):
-        if inputs.dtype == np.uint8 and inputs.ndim in (3, 4):
-            return "image"
-        if inputs.ndim == 2 and inputs.dtype.kind in "biuf":
-            return "table"
-        if inputs.ndim == 1 and inputs.dtype.kind in "UO":
-            return "text"
-        raise InputError(
-            "Inputs must be texts, uint8 images (n, H, W, 3) or a table (n, d), not "
-            f"{inputs.dtype} of shape {inputs.shape}."
-        )
-    if isinstance(inputs, Sequence) and all(isinstance(text, str) for text in inputs):
-        return "text"
-    raise InputError(f"Inputs must be texts, uint8 images or a table, not {type(inputs).__name__}.")
-
-
 def _texts(inputs: RawInputs) -> list[str]:
     if isinstance(inputs, str):
         raise InputError("Give a list of texts, not one text.")
@@ -174,20 +156,6 @@ def _texts(inputs: RawInputs) -> list[str]:
     if odd:
         raise InputError(f"This student reads texts, not {odd[0]!r}.")
     return texts
-
-
-def rgb_images(images: np.ndarray) -> np.ndarray:
-    """(n, H, W), (n, H, W, 1) or (n, H, W, 3) uint8 -> (n, H, W, 3)."""
-    if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise InputError(
-            "Images must be uint8 (n, H, W, 3) or (n, H, W), or paths of image files, not "
-            f"{images.dtype} of shape {images.shape}."
-        )
-    if images.ndim == 3:
-        images = images[..., None]
-    if images.shape[-1] not in (1, 3):
-        raise InputError(f"Images have 1 or 3 channels, not {images.shape[-1]}.")
-    return np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3)))
 
 
 def _sized(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.data.dataset import Kind
+from noisyteacher.data.dataset import Kind, as_inputs
 from noisyteacher.io.classes import UNKNOWN, label_texts
 from noisyteacher.io.columns import InputColumns, feature_names, ids_in, input_columns
 from noisyteacher.io.formats import is_table, read_arrays
@@ -308,41 +308,21 @@ def _read_npz(file: Path) -> RawData:
     if keys is None:
         raise InputError(f"{file} has neither 'x_train' nor 'inputs'; it has {first_few(arrays)}.")
     x, y, x_test, y_test = keys
-    kind = _kind_of_array(arrays[x], file)
 
-    def part(inputs: np.ndarray, y: str, ids: str) -> RawPart:
-        if kind == "text":
-            made: np.ndarray | list[str] = [str(text) for text in inputs]
-        elif kind == "table":
-            made = np.asarray(inputs, np.float32)
-        else:
-            inputs = inputs[..., None] if inputs.ndim == 3 else inputs
-            made = np.broadcast_to(inputs, (*inputs.shape[:3], 3))
+    def part(x: str, y: str, ids: str) -> tuple[Kind, RawPart]:
+        try:
+            kind, inputs = as_inputs(arrays[x])
+        except InputError as error:
+            raise InputError(f"{file}, {x!r}: {error}") from None
         labels = pa.array(arrays[y].reshape(-1)) if y in arrays else None
-        return RawPart(made, labels, arrays[ids].reshape(-1) if ids in arrays else None)
+        return kind, RawPart(inputs, labels, arrays[ids].reshape(-1) if ids in arrays else None)
 
-    test = None
-    if x_test in arrays:
-        if _kind_of_array(arrays[x_test], file) != kind or arrays[x_test].ndim != arrays[x].ndim:
-            raise InputError(f"{file}: {x_test!r} and {x!r} are not of the same kind.")
-        test = part(arrays[x_test], y_test, "test_ids")
+    kind, train = part(x, y, "ids")
+    test_kind, test = part(x_test, y_test, "test_ids") if x_test in arrays else (kind, None)
+    if test_kind != kind:
+        raise InputError(f"{file}: {x_test!r} and {x!r} are not of the same kind.")
     names = tuple(str(name) for name in arrays.get("classes", ()))
-    return RawData(kind, part(arrays[x], y, "ids"), test, names)
-
-
-def _kind_of_array(inputs: np.ndarray, file: Path) -> Kind:
-    if inputs.dtype == np.uint8 and (
-        inputs.ndim == 3 or (inputs.ndim == 4 and inputs.shape[-1] in (1, 3))
-    ):
-        return "image"
-    if inputs.ndim == 1 and inputs.dtype.kind == "U":
-        return "text"
-    if inputs.ndim == 2 and inputs.dtype.kind in "biuf":
-        return "table"
-    raise InputError(
-        f"{file}: inputs must be uint8 (n, H, W, 3), numbers (n, d) or strings (n,), not "
-        f"{inputs.dtype} of shape {inputs.shape}."
-    )
+    return RawData(kind, train, test, names)
 
 
 # -- folders of images ---------------------------------------------------------------------------

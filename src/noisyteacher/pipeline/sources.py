@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data import Dataset, read_examples
-from noisyteacher.data.input_format import kind_of, rgb_images
+from noisyteacher.data.dataset import as_inputs
 from noisyteacher.io.classes import number_classes
 from noisyteacher.io.ids import clean_ids
 from noisyteacher.io.user_tables import FileOptions
@@ -49,14 +49,7 @@ def as_examples(
     if not isinstance(given, tuple) or len(given) != columns:
         wanted = "(ids, inputs, y)" if labeled else "(ids, inputs)"
         raise InputError(f"{name} must be a path, a Dataset or {wanted}.")
-    ids, inputs = clean_ids(given[0]), given[1]
-    kind = kind_of(inputs)
-    if kind == "image":
-        inputs = rgb_images(inputs)
-    elif kind == "table":
-        inputs = np.asarray(inputs, np.float32)
-    else:
-        inputs = [str(text) for text in inputs]
+    ids, (kind, inputs) = clean_ids(given[0]), as_inputs(given[1])
     y = np.full(len(ids), -1, np.int64)
     names: tuple[str, ...] = ()
     if labeled:
