@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.common import Device, results_table, this_command, wide_console
+from noisyteacher.cli.common import Device, json_line, results_table, this_command, wide_console
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -240,8 +240,6 @@ def _folder_name(recipe: str) -> str:
 
 
 def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
-    import orjson
-
     from noisyteacher.bench import run_recipe
     from noisyteacher.bench.students import missing_students, stopped_students
     from noisyteacher.report import write_run_page
@@ -255,7 +253,7 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
         write_run_page(folder)
     if json:
         for row in rows:
-            typer.echo(orjson.dumps(row).decode())
+            typer.echo(json_line(row))
         return
     console = wide_console()
     if rows:
@@ -270,8 +268,6 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
 
 
 def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
-    import orjson
-
     from noisyteacher.bench.plan import make_plan
     from noisyteacher.bench.run import RunOptions
 
@@ -279,7 +275,7 @@ def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool
     if not _speaks():
         return
     if json:
-        typer.echo(orjson.dumps(made.as_json()).decode())
+        typer.echo(json_line(made.as_json()))
         return
     wide_console().print(_plan_table(made))
     typer.echo(f"About {_duration(made.seconds)} in all; {made.done} students are done already.")
@@ -310,9 +306,7 @@ def _duration(seconds: float) -> str:
 
 
 def _make_tables(files: list[Path], out: Path, json: bool) -> None:
-    import orjson
-
     from noisyteacher.bench.publish import publish, read_files
 
     for path in publish(read_files(files), out):
-        typer.echo(orjson.dumps({"file": str(path)}).decode() if json else str(path))
+        typer.echo(json_line({"file": str(path)}) if json else str(path))

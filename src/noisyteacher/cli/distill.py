@@ -13,6 +13,7 @@ from noisyteacher.cli.common import (
     ImageSize,
     LabelColumn,
     TextColumn,
+    json_line,
     text_table,
     this_command,
     warnings_as_lines,
@@ -155,14 +156,16 @@ def distill(
 
 
 def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
-    import orjson
-
     if not done.finished:
-        raise typer.Exit(_out_of_time(done, json))
+        names = [outcome.candidate.name for outcome in done.outcomes]
+        text = f"Time is up: {len(names)} students are trained. "
+        text += "Start the same command again to go on."
+        typer.echo(json_line({"finished": False, "trained": names}) if json else text)
+        return
     page = _write_report(done, out, notes)
     if json:
         outcome = {"student": str(out / "student"), "report": str(page), "notes": notes}
-        typer.echo(orjson.dumps(outcome | done.student.about).decode())
+        typer.echo(json_line(outcome | done.student.about))
         return
     console = wide_console()
     console.print(_table(done))
@@ -173,19 +176,6 @@ def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
         highlight=False,
         markup=False,
     )
-
-
-def _out_of_time(done: Distilled, json: bool) -> int:
-    names = [outcome.candidate.name for outcome in done.outcomes]
-    if json:
-        import orjson
-
-        typer.echo(orjson.dumps({"finished": False, "trained": names}).decode())
-    else:
-        typer.echo(
-            f"Time is up: {len(names)} students are trained. Start the same command again to go on."
-        )
-    return 0
 
 
 def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:

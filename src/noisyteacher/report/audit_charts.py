@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.report.charts import WHOLE, Chart, Table, data, finished, zoom
+from noisyteacher.report.charts import WHOLE, Chart, Table, data, finished, hover_points, zoom
 
 # A little room, so that points at 0 and 1 are seen whole.
 _CHANCE = alt.Scale(domain=[-0.03, 1.03], nice=False)
@@ -46,7 +46,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
             y=alt.Y("alpha:Q", title=y_title, scale=_CHANCE),
             color=alt.ColorDatum("α(x), with its 95 % band"),
         ),
-        base.mark_point(size=120, opacity=0, filled=True).encode(y="alpha:Q", tooltip=tooltip),
+        hover_points(base.encode(y="alpha:Q"), tooltip),
         alt.Chart(data(groups))
         .mark_point(filled=True, size=60, opacity=0.9)
         .encode(
@@ -223,15 +223,14 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
             color=alt.Color("rows of:N", title=None, sort=None),
             strokeDash=alt.StrokeDash("rows of:N", title=None, sort=None),
         ),
-        base.mark_point(size=120, opacity=0, filled=True)
-        .encode(
-            tooltip=[
+        hover_points(
+            base,
+            [
                 alt.Tooltip("rows of:N"),
                 alt.Tooltip("value:Q", title=name, format=".3f"),
                 alt.Tooltip("share:Q", title="rows below", format=".0%"),
-            ]
-        )
-        .add_params(zoom()),
+            ],
+        ).add_params(zoom()),
     )
     table = [
         (f"{i / (len(columns['V']) - 1):.0%}", f"{a:.3f}", f"{b:.3f}")

@@ -87,6 +87,11 @@ def zoom(*axes: Literal["x", "y"]) -> alt.Parameter:
     )
 
 
+def hover_points(chart: Any, tooltip: list[Any]) -> Any:
+    """Unseen points that carry the tooltips: lines are too thin to point at."""
+    return chart.mark_point(size=120, opacity=0, filled=True).encode(tooltip=tooltip)
+
+
 def finished(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
     """The chart as JSON, as wide as its place on the page."""
     spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
@@ -233,11 +238,8 @@ def _draw_curve(curves: Curves, title: str, axis: str, scale: alt.Scale, form: s
         strokeDash=alt.StrokeDash("method:N", title=None, sort=None, scale=DASHES),
         opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
     )
-    # Lines are too thin to point at: unseen dots around them carry the tooltip.
     value = alt.Tooltip("value:Q", title=axis, format=form)
-    dots = base.mark_point(size=120, opacity=0, filled=True).encode(
-        tooltip=["method:N", "epoch:Q", value]
-    )
+    points_to_hover = hover_points(base, ["method:N", "epoch:Q", value])
     table = [
         (name, str(labeled), str(epoch), format(value, form))
         for (name, labeled), curve in curves.items()
@@ -247,7 +249,7 @@ def _draw_curve(curves: Curves, title: str, axis: str, scale: alt.Scale, form: s
         title,
         f"{axis[0].upper()}{axis[1:]} after each epoch, mean over trials. Choose a method in the "
         "legend to bring it out.",
-        finished(alt.layer(drawn.add_params(picked, zoom()), dots)),
+        finished(alt.layer(drawn.add_params(picked, zoom()), points_to_hover)),
         Table(f"{title}, some epochs", ("method", "gold labels", "epoch", axis), table),
     )
 
