@@ -2,7 +2,7 @@
 
     python examples/pytorch_loop.py
 
-The teacher is a random forest that was trained elsewhere; it labelled your digits, with mistakes.
+The teacher is a random forest that was trained elsewhere; it labeled your digits, with mistakes.
 """
 
 import numpy as np

@@ -62,8 +62,8 @@ def write_reviews(folder: Path, gold: int = 100, pool: int = 150, right: float =
     ids = [f"r{i}" for i in range(len(y))]
     names = [MOODS[c] for c in y]
     folder.mkdir(parents=True, exist_ok=True)
-    labelled = {"id": ids[:gold], "text": texts[:gold], "label": names[:gold]}
-    pa_csv.write_csv(pa.table(labelled), folder / "gold.csv")
+    labeled = {"id": ids[:gold], "text": texts[:gold], "label": names[:gold]}
+    pa_csv.write_csv(pa.table(labeled), folder / "gold.csv")
     pa_csv.write_csv(pa.table({"id": ids[gold:], "text": texts[gold:]}), folder / "pool.csv")
     TeacherLabels.from_probs(ids, noisy_probs(y, 2, right), MOODS, teacher="planted").save(
         folder / "labels"

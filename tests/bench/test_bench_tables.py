@@ -53,7 +53,7 @@ def test_mean_deviation_and_number_of_trials() -> None:
     assert dict(zip(HEADER, cells(line), strict=True)) == {
         "method": "SLaM()",
         "passes": "1",
-        "labelled": "5000",
+        "labeled": "5000",
         "epochs": "60",
         "n": "3",
         "last epoch": "42.00 ± 2.65",

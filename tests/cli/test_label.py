@@ -110,7 +110,7 @@ def test_classes_are_told_apart_by_name(tmp_path: Path) -> None:
     names = tmp_path / "names.json"
     names.write_text('["so, so", "fine"]')
 
-    def labelled(classes: object) -> TeacherLabels:
+    def labeled(classes: object) -> TeacherLabels:
         out = tmp_path / "labels"
         printed(
             tmp_path / "student", files / "pool.csv", "--out", out, "--classes", classes,
@@ -118,7 +118,7 @@ def test_classes_are_told_apart_by_name(tmp_path: Path) -> None:
         )  # fmt: skip
         return TeacherLabels.open(out)
 
-    own, turned, other = labelled("bad,good"), labelled("good,bad"), labelled(names)
+    own, turned, other = labeled("bad,good"), labeled("good,bad"), labeled(names)
     assert own.classes == turned.classes == ("bad", "good")
     np.testing.assert_array_equal(own.topk_index, turned.topk_index)
     assert other.classes == ("so, so", "fine")

@@ -49,7 +49,7 @@ def shifted(image: np.ndarray, down: int, right: int, flip: bool) -> np.ndarray:
     return out
 
 
-def test_plain_normalises() -> None:
+def test_plain_normalizes() -> None:
     x = batch()
     expected = (x.double() / 255 - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[
         :, None, None

@@ -84,7 +84,7 @@ def test_rounding_error_is_bounded_for_every_probability(probs):
     labels = TeacherLabels.from_probs(range(len(probs)), probs)
     size = np.abs(np.log(np.where(exact > 0, exact, 1)))
     entropy = (exact * size).sum(axis=1, keepdims=True)
-    # Each log moves by at most HALF_STEP of its size, their normaliser by that of the mean size.
+    # Each log moves by at most HALF_STEP of its size, their normalizer by that of the mean size.
     bound = exact * (size + entropy) * HALF_STEP * 1.05
     assert np.all(np.abs(labels.probs - exact) <= bound + 1e-6)
 
@@ -97,7 +97,7 @@ def test_rounding_moves_probabilities_and_margins_by_less_than_a_thousandth():
         margin = (moved[:, 0] - moved[:, 1]) - (ordered[:, 0] - ordered[:, 1])
         assert np.abs(stored - probs).max() < 5e-4
         assert np.abs(margin).max() < 1e-3
-        # Normalised, the head's mass is right where it is almost 1, which decides k(x).
+        # Normalized, the head's mass is right where it is almost 1, which decides k(x).
         head = np.cumsum(moved, axis=1, dtype=np.float64)
         exact = np.cumsum(ordered, axis=1, dtype=np.float64)
         certain = exact > 0.999
@@ -169,7 +169,7 @@ def test_many_blocks_give_the_same_as_one_row_at_a_time(monkeypatch):
     assert_same_array(whole.probs, TeacherLabels.from_probs(range(40), probs, k=4).probs)
 
 
-def test_rows_that_sum_almost_to_one_are_normalised():
+def test_rows_that_sum_almost_to_one_are_normalized():
     labels = TeacherLabels.from_probs([0], [[0.5004, 0.5004]])
     np.testing.assert_allclose(labels.probs, [[0.5, 0.5]], atol=1e-7)
 

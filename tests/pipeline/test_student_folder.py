@@ -71,7 +71,7 @@ def test_image_students_read_arrays_and_files(tmp_path: Path) -> None:
     assert loaded.logits(np.zeros((2, 16, 16), np.uint8)).shape == (2, 3)  # brought to 8 × 8
 
 
-def test_table_students_keep_their_normalisation_and_story(tmp_path: Path) -> None:
+def test_table_students_keep_their_normalization_and_story(tmp_path: Path) -> None:
     student, table = table_student()
     save_student(tmp_path / "s", student)
     loaded = load_student(tmp_path / "s")

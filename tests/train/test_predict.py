@@ -1,4 +1,4 @@
-"""Bulk labelling says what the model says."""
+"""Bulk labeling says what the model says."""
 
 from __future__ import annotations
 

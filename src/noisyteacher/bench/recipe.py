@@ -89,7 +89,7 @@ class Recipe:
         if self.trials < 1:
             raise InputError(f"trials must be at least 1, not {self.trials}.")
         if not self.labeled or not self.methods:
-            raise InputError(f"The recipe {self.name!r} has no labelled size or no method.")
+            raise InputError(f"The recipe {self.name!r} has no labeled size or no method.")
         if bool(self.outside) != bool(self.pool):
             raise InputError("A recipe whose teacher has rows of its own names outside and pool.")
         if self.outside and (self.second or any(arm.val_role != "gold" for arm in self.arms)):

@@ -123,7 +123,7 @@ SHARED_FIELDS = (
 
 @dataclass(frozen=True)
 class Line:
-    """One method at one labelled size and length, over its trials."""
+    """One method at one labeled size and length, over its trials."""
 
     recipe: str
     dataset: str
@@ -254,7 +254,7 @@ def teacher_accuracies(found: Iterable[Line]) -> list[float]:
     return list(dict.fromkeys(round(accuracy, 2) for accuracy in known))
 
 
-HEADER = ("method", "passes", "labelled", "epochs", "n", *ACCURACIES.values())
+HEADER = ("method", "passes", "labeled", "epochs", "n", *ACCURACIES.values())
 
 
 def cells(line: Line) -> tuple[str, ...]:

@@ -291,7 +291,7 @@ def _plan_table(plan: Plan) -> Any:
     from rich.table import Table
 
     table = Table(title=f"{plan.recipe}: what would run")
-    for name in ("labelled", "what", "students", "steps each", "passes", "about"):
+    for name in ("labeled", "what", "students", "steps each", "passes", "about"):
         table.add_column(name, justify="left" if name == "what" else "right")
     for stage in plan.stages:
         numbers = [str(stage.students), f"{stage.steps:,}", str(stage.passes)]

@@ -96,7 +96,7 @@ def results_table(rows: Sequence[Row]) -> Table:
     columns = {name: [cells(line)[i] for line in found] for i, name in enumerate(HEADER)}
     shared = {
         name: columns.pop(name)[0]
-        for name in ("labelled", "epochs", "n")
+        for name in ("labeled", "epochs", "n")
         if len(set(columns[name])) == 1
     }
     title = ["Test accuracy in percent, mean ± std"]

@@ -56,14 +56,14 @@ def distill(
     out: Annotated[Path, typer.Option(help="Folder of the run; the student comes into student/.")],
     val: Annotated[
         Path | None,
-        typer.Option(help="V: labelled examples that the teacher never saw (else split off gold)."),
+        typer.Option(help="V: labeled examples that the teacher never saw (else split off gold)."),
     ] = None,
     selection: Annotated[
         Path | None,
-        typer.Option(help="S: labelled examples that choose the student (else split off gold)."),
+        typer.Option(help="S: labeled examples that choose the student (else split off gold)."),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Labelled examples for a last word; they choose nothing.")
+        Path | None, typer.Option(help="Labeled examples for a last word; they choose nothing.")
     ] = None,
     student: Annotated[
         str,

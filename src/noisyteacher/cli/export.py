@@ -21,7 +21,7 @@ def export(
 ) -> None:
     """Write a student as one ONNX file that ONNX Runtime runs with the same outputs.
 
-    Normalisation is inside the file. Its input is `image` (uint8, rows × height × width × 3),
+    Normalization is inside the file. Its input is `image` (uint8, rows × height × width × 3),
     `table` (float32, rows × features), or for texts what the featurizer beside the student makes
     of them. Needs `pip install 'noisyteacher[onnx]'`.
     """

@@ -100,7 +100,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             teacher_probs: (m, L) the teacher's probabilities for them, in the order of
                 ``classes``; as an array or a tuple of one.
             teacher_probs_gold: (n, L) its probabilities for the gold rows, with NaN in rows that
-                it was trained on or never labelled. The rows without NaN show how far the teacher
+                it was trained on or never labeled. The rows without NaN show how far the teacher
                 can be trusted. Left out, its own probabilities are taken at their word, with a
                 warning: most teachers are overconfident.
         """
@@ -189,7 +189,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         return pool.toarray() if sparse.issparse(pool) else pool
 
     def _teacher_labels(self, probs: Any, gold: Any, known: int, rows: int) -> TeacherLabels:
-        """The teacher's labels by position: gold rows first, where it labelled them."""
+        """The teacher's labels by position: gold rows first, where it labeled them."""
         if probs is None:
             raise InputError("X_pool needs teacher_probs, the teacher's probabilities on its rows.")
         stored = self._checked_probs("teacher_probs", probs, rows)
@@ -326,7 +326,7 @@ def _warn(message: str) -> None:
 
 
 def _validation(labels: TeacherLabels, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """V for the noise model: the gold rows that the teacher labelled, with their true classes.
+    """V for the noise model: the gold rows that the teacher labeled, with their true classes.
 
     Without any, the pool itself with classes drawn from the teacher's probabilities, which is what
     taking these at their word means.

@@ -339,7 +339,7 @@ def backward_apply(
 ):
     """dx = scale * (dz - mean(dz) - n * mean(dz * n)), and (2, C) gradients of weight and bias.
 
-    n is x normalised. With ``ACTIVATION`` "none", ``grad_ptr`` already is dz.
+    n is x normalized. With ``ACTIVATION`` "none", ``grad_ptr`` already is dz.
     """
     first = tl.program_id(0)
     step = tl.num_programs(0)

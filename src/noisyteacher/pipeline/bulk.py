@@ -1,4 +1,4 @@
-"""Bulk labelling of files into a store: in shards, resumable after a kill, sized to memory.
+"""Bulk labeling of files into a store: in shards, resumable after a kill, sized to memory.
 
 Finished shards lie as small stores in ``<store>.partial/`` until all are there; then the store
 appears whole, and the folder goes. A run with another model, other files or other settings begins
@@ -32,7 +32,7 @@ _PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a labelling is; ``rate`` counts what this call labelled itself."""
+    """How far a labeling is; ``rate`` counts what this call labeled itself."""
 
     done: int
     total: int
@@ -136,8 +136,8 @@ def _open_plan(work: Path, plan: bytes, say: Callable[[str], None]) -> None:
         # A kill while the plan was written leaves its temporary file.
         others = (entry for entry in work.iterdir() if not entry.name.startswith(f".{_PLAN}."))
         if not path.exists() and any(others):
-            raise InputError(f"{work} is in the way and is not of a labelling; move it.")
-        say(f"The shards in {work} belong to another labelling; beginning anew.")
+            raise InputError(f"{work} is in the way and is not of a labeling; move it.")
+        say(f"The shards in {work} belong to another labeling; beginning anew.")
         shutil.rmtree(work)
     write_atomic(path, plan)
 

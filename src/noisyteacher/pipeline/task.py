@@ -77,7 +77,7 @@ def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
     def with_ids(part: Dataset) -> Dataset:
         return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
 
-    labelled = {
+    labeled = {
         name: with_ids(without_unlabeled(with_classes(part, labels.classes)))
         for name, part in (
             ("gold", given.gold),
@@ -88,14 +88,14 @@ def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
         if part is not None
     }
     columns, whose = given.gold.features, "the gold set"
-    labelled = {name: with_features(part, columns, whose) for name, part in labelled.items()}
+    labeled = {name: with_features(part, columns, whose) for name, part in labeled.items()}
     pool = with_features(given.pool, columns, whose)
-    _check_kinds(labelled | {"pool": pool})
-    check_disjoint(labelled)
-    _warn_of_absent_classes(labelled["gold"], labels.classes)
-    pool = pool_with_labels(pool_without(with_ids(pool), labelled), labels)
-    test = labelled.pop("test", None)
-    sets = _with_val_and_selection(labelled, labels, seed)
+    _check_kinds(labeled | {"pool": pool})
+    check_disjoint(labeled)
+    _warn_of_absent_classes(labeled["gold"], labels.classes)
+    pool = pool_with_labels(pool_without(with_ids(pool), labeled), labels)
+    test = labeled.pop("test", None)
+    sets = _with_val_and_selection(labeled, labels, seed)
     _warn_of_copies(sets, test)
     task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
     if len(task.split.val) >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
@@ -146,7 +146,7 @@ def _with_val_and_selection(
 ) -> dict[str, Dataset]:
     """Split V and S off the gold set where they were not given."""
     if "V" in sets:
-        sets["V"] = _only_labelled(sets["V"], labels, "V")
+        sets["V"] = _only_labeled(sets["V"], labels, "V")
     wanted = [name for name in ("V", "S") if name not in sets]
     if not wanted:
         return sets
@@ -166,10 +166,10 @@ def _with_val_and_selection(
             f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
         )
     if not usable.all():
-        unlabelled = gold.ids[~usable].tolist()
+        unlabeled = gold.ids[~usable].tolist()
         warn(
-            f"{len(unlabelled)} of {len(gold)} gold ids have no teacher label and are trained on "
-            f"only: {first_few(unlabelled)}."
+            f"{len(unlabeled)} of {len(gold)} gold ids have no teacher label and are trained on "
+            f"only: {first_few(unlabeled)}."
         )
     drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
     were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
@@ -182,7 +182,7 @@ def _with_val_and_selection(
     return sets | {"gold": rows(gold, rest)} | {name: found[name] for name in wanted}
 
 
-def _only_labelled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
+def _only_labeled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
     found = labels.has(val.ids)
     if found.all():
         return val

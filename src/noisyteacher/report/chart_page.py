@@ -46,7 +46,7 @@ from noisyteacher.runs.comparison import Comparison, data_address
 
 _FOLDER = files("noisyteacher.report") / "assets"
 _MOST_CLASS_ROWS = 200
-_OFTEN_SHARED = ("passes", "labelled", "epochs", "n")
+_OFTEN_SHARED = ("passes", "labeled", "epochs", "n")
 
 
 @dataclass(frozen=True, repr=False)

@@ -151,16 +151,16 @@ def draw_accuracies(found: Sequence[Line]) -> Chart | None:
 def draw_by_size(found: Sequence[Line]) -> Chart | None:
     """Accuracy after the last epoch against the size of A, where there are several sizes."""
     points: list[dict[str, Any]] = [
-        {"method": line.name, "labelled": line.labeled} | _spread(cell)
+        {"method": line.name, "labeled": line.labeled} | _spread(cell)
         for line in found
         if (cell := line.accuracy["last"]) is not None
     ]
-    if len({p["labelled"] for p in points}) < 2:
+    if len({p["labeled"] for p in points}) < 2:
         return None
     scale = percent_axis([p[end] for p in points for end in ("low", "high")])
     y = alt.Y("mean:Q", title="test accuracy, last epoch (%)", scale=scale)
     base = alt.Chart(data(points)).encode(
-        x=alt.X("labelled:Q", title="gold labels in A", scale=alt.Scale(zero=False, padding=12)),
+        x=alt.X("labeled:Q", title="gold labels in A", scale=alt.Scale(zero=False, padding=12)),
         color=alt.Color("method:N", title=None, sort=None),
     )
     drawn = alt.layer(
@@ -171,7 +171,7 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
         base.mark_point(filled=True, size=70, opacity=1)
         .encode(
             y=y,
-            tooltip=["method:N", alt.Tooltip("labelled:Q", title="gold labels"), *_TOLD],
+            tooltip=["method:N", alt.Tooltip("labeled:Q", title="gold labels"), *_TOLD],
         )
         .add_params(zoom()),
     )
@@ -183,7 +183,7 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
         Table(
             "Test accuracy after the last epoch, percent",
             ("method", "gold labels", "accuracy", "n"),
-            [(p["method"], str(p["labelled"]), p["told"], str(p["n"])) for p in points],
+            [(p["method"], str(p["labeled"]), p["told"], str(p["n"])) for p in points],
         ),
     )
 
@@ -224,7 +224,7 @@ def draw_curves(rows: Sequence[Row]) -> list[Chart]:
 
 def _draw_curve(curves: Curves, title: str, axis: str, scale: alt.Scale, form: str) -> Chart:
     points = [
-        {"method": name, "labelled": labeled, "epoch": epoch, "value": round(value, 4)}
+        {"method": name, "labeled": labeled, "epoch": epoch, "value": round(value, 4)}
         for (name, labeled), curve in curves.items()
         for epoch, value in _thinned(curve, max(_FEWEST_POINTS, _MOST_POINTS // len(curves)))
     ]
@@ -259,7 +259,7 @@ def _with_choice_of_size(chart: Any, sizes: list[int]) -> Any:
         return chart
     choice = alt.binding_select(options=sizes, name="Gold labels in A: ")
     size = alt.param(name="size", value=sizes[-1], bind=choice)
-    return chart.add_params(size).transform_filter("datum.labelled == size")
+    return chart.add_params(size).transform_filter("datum.labeled == size")
 
 
 def _mean_curves(rows: Sequence[Row], field: str) -> dict[tuple[str, int], list[tuple[int, float]]]:

@@ -239,7 +239,7 @@ def test_other_numbers_beside_a_label_ask_for_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "labelled"),
+    ("line", "labeled"),
     [
         ('\n{"id": 1, "label": "x", "response": "text", "error": null}', True),
         ('{"custom_id": "a", "response": {"body": {}}, "label": "x"}', False),
@@ -252,7 +252,7 @@ def test_other_numbers_beside_a_label_ask_for_its_name(tmp_path: Path) -> None:
     ],
 )
 def test_json_lines_with_labels_are_told_from_answers(
-    tmp_path: Path, line: str, labelled: bool
+    tmp_path: Path, line: str, labeled: bool
 ) -> None:
     (path,) = csv(tmp_path, line, "x.jsonl")
-    assert is_labeled(path) is labelled
+    assert is_labeled(path) is labeled
