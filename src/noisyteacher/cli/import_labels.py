@@ -132,7 +132,7 @@ def import_labels(
 
 
 def _kind(sources: list[Path], one_label: bool) -> str:
-    from noisyteacher.labels.importers.probabilities import OUTPUTS, kind_of_outputs
+    from noisyteacher.labels.importers.probability_files import OUTPUTS, kind_of_outputs
 
     kinds = {source: kind_of_outputs(source, labeled=one_label) for source in sources}
     unknown = [str(source) for source, kind in kinds.items() if kind is None]

@@ -96,7 +96,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class PartFiles:
+class FilesByPart:
     """Files by part. A validation part serves as the test part where that has no labels."""
 
     train: tuple[Path, ...]
@@ -126,12 +126,12 @@ def _found_tables(
 ) -> Found | None:
     if not files:
         return None
-    parts = PartFiles((place,)) if place.is_file() else _by_part(files)
+    parts = FilesByPart((place,)) if place.is_file() else _by_part(files)
     every = parts.train + parts.test + parts.validation
     return Found(layout, every, lambda: _read_tables(parts, options))
 
 
-def _by_part(files: Sequence[Path]) -> PartFiles:
+def _by_part(files: Sequence[Path]) -> FilesByPart:
     """Sort "train-00000-of-00002.parquet", "test/0000.parquet" and the like.
 
     Where no file is named after a part, all are training files; where some are, the others (such
@@ -141,11 +141,11 @@ def _by_part(files: Sequence[Path]) -> PartFiles:
         _of_part(files, names) for names in (("train",), ("test",), _VALIDATION_NAMES)
     )
     if not (train or test or validation):
-        return PartFiles(tuple(sorted(files)))
+        return FilesByPart(tuple(sorted(files)))
     if not train:
         names = first_few(sorted(f.name for f in files))
         raise InputError(f"{files[0].parent} has no training files; it has {names}.")
-    return PartFiles(train, test, validation)
+    return FilesByPart(train, test, validation)
 
 
 def _of_part(files: Sequence[Path], names: tuple[str, ...]) -> tuple[Path, ...]:
@@ -153,7 +153,7 @@ def _of_part(files: Sequence[Path], names: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(sorted(f for f in files if f.name.startswith(starts) or f.parent.name in names))
 
 
-def _read_tables(parts: PartFiles, options: ReadOptions) -> RawData:
+def _read_tables(parts: FilesByPart, options: ReadOptions) -> RawData:
     """Images where there is a column of them, texts where there is one of texts, else numbers."""
     where = str(parts.train[0])
     image, columns = _image_columns(parts.train[0], options)
@@ -229,7 +229,7 @@ def _read_part(
 
 
 def _test_part(
-    parts: PartFiles, columns: InputColumns, options: ReadOptions, image: str | None
+    parts: FilesByPart, columns: InputColumns, options: ReadOptions, image: str | None
 ) -> tuple[tuple[Path, ...], Any] | None:
     """The test part's files and rows; the validation part's where the test has no labels."""
     beside_images = None if image is None else columns

@@ -42,7 +42,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class PartFile:
+class StorePart:
     """One Parquet file."""
 
     file: str
@@ -76,11 +76,11 @@ class Manifest:
     ids_sha256: str
     rows_sha256: str
     extras: dict[str, Extra]
-    parts: tuple[PartFile, ...]
+    parts: tuple[StorePart, ...]
     classes: tuple[str, ...]
 
     @classmethod
-    def describe(cls, record: Record, parts: tuple[PartFile, ...]) -> Manifest:
+    def describe(cls, record: Record, parts: tuple[StorePart, ...]) -> Manifest:
         """The manifest of ``record`` written as ``parts``, now."""
         return cls(
             rows=len(record.ids),
@@ -122,7 +122,7 @@ class Manifest:
             name: Extra(extra["dtype"], tuple(extra["shape"]), extra["sha256"])
             for name, extra in fields["extras"].items()
         }
-        fields["parts"] = tuple(PartFile(**part) for part in fields["parts"])
+        fields["parts"] = tuple(StorePart(**part) for part in fields["parts"])
         fields["classes"] = tuple(fields["classes"])
         return cls(**fields)
 

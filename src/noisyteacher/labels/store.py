@@ -30,8 +30,8 @@ from noisyteacher.core.files import write_atomic
 from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,
-    PartFile,
     Record,
+    StorePart,
     hash_column,
     hash_ids,
     hash_rows,
@@ -134,12 +134,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _write_parts(record: Record, folder: Path, token: str) -> tuple[PartFile, ...]:
+def _write_parts(record: Record, folder: Path, token: str) -> tuple[StorePart, ...]:
     parts = []
     step = _rows_per_part(record)
     for number, start in enumerate(range(0, len(record.ids), step)):
         rows = slice(start, min(start + step, len(record.ids)))
-        part = PartFile(part_name(token, number), rows.stop - rows.start)
+        part = StorePart(part_name(token, number), rows.stop - rows.start)
         with (folder / part.file).open("xb") as file:
             pq.write_table(
                 _table(record, rows),

@@ -24,7 +24,7 @@ from noisyteacher.labels.importers import (
     import_table,
     with_synonyms,
 )
-from noisyteacher.labels.importers.probabilities import kind_of_outputs
+from noisyteacher.labels.importers.probability_files import kind_of_outputs
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]

@@ -4,7 +4,11 @@ from noisyteacher.io.classes import ClassAnswers, parse_classes, with_synonyms
 from noisyteacher.io.ids import read_ids
 from noisyteacher.labels.importers.llm import LlmImport, import_llm
 from noisyteacher.labels.importers.llm_rows import rejected_path
-from noisyteacher.labels.importers.probabilities import ImportSettings, import_array, import_table
+from noisyteacher.labels.importers.probability_files import (
+    ImportSettings,
+    import_array,
+    import_table,
+)
 
 __all__ = [
     "ClassAnswers",

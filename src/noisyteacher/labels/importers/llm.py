@@ -25,7 +25,7 @@ from noisyteacher.io.formats import line_blocks, name_files
 from noisyteacher.io.ids import whole_numbers
 from noisyteacher.labels.importers.answers import NO_CLASS, Answers
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
-from noisyteacher.labels.importers.probabilities import ImportSettings
+from noisyteacher.labels.importers.probability_files import ImportSettings
 from noisyteacher.labels.importers.responses import (
     BadLineError,
     ChatPositions,
