@@ -107,6 +107,7 @@ def test_the_sums_are_given_back_and_the_bad_row_is_named():
     with pytest.raises(InputError, match="percentages are to be divided by 100"):
         check_probabilities(100 * probs, str)
     assert check_probabilities(np.empty((0, 3)), str).shape == (0,)
+    assert check_probabilities(torch.empty((0, 3)), str).shape == (0,)
 
 
 @pytest.mark.gpu
@@ -115,3 +116,22 @@ def test_values_on_a_gpu_are_never_read():
     probs = torch.full((4, 3), 0.5, device="cuda")
     loss = nt.SLaMLoss()(torch.zeros(4, 3, device="cuda"), probs, 0.7, 2)
     assert torch.isfinite(loss)
+
+
+def test_gradients_by_function_transforms_pass():
+    teacher, x = torch.tensor(GOOD), torch.eye(4, dtype=torch.float64)
+
+    def loss(weight):
+        return nt.SLaMLoss()(x @ weight, teacher, 0.7, 2)
+
+    weight = torch.zeros(4, 3, dtype=torch.float64, requires_grad=True)
+    (expected,) = torch.autograd.grad(loss(weight), weight)
+    torch.testing.assert_close(torch.func.grad(loss)(weight.detach()), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float16])
+def test_one_hot_labels_of_any_dtype_pass(dtype):
+    one_hot = torch.eye(3)[Y].to(dtype)
+    logits = torch.zeros(4, 3)
+    expected = nt.SLaMLoss()(logits, torch.eye(3)[Y], 0.7, 2)
+    torch.testing.assert_close(nt.SLaMLoss()(logits, one_hot, 0.7, 2), expected)

@@ -85,7 +85,7 @@ def compare(val: Float[np.ndarray, " n"], pool: Float[np.ndarray, " p"]) -> Comp
 def importance_weights(
     val: Float[np.ndarray, " n"], pool: Float[np.ndarray, " p"]
 ) -> Float[np.ndarray, " n"]:
-    """The pool's density over V's at each row of V, from groups of V's neighbouring margins."""
+    """The pool's density over V's at each row of V, from groups of V's neighboring margins."""
     groups = min(_GROUPS, max(1, len(val) // 10))
     edges = np.unique(np.quantile(val, np.linspace(0, 1, groups + 1)[1:-1]))
     of_val, of_pool = (np.searchsorted(edges, x, side="right") for x in (val, pool))

@@ -43,29 +43,33 @@ def find(numbers: Numbers) -> list[Finding]:
     ]
 
 
+def _warning(code: str, text: str) -> Finding:
+    return Finding(code, True, text)
+
+
+def _note(code: str, text: str) -> Finding:
+    return Finding(code, False, text)
+
+
 def _about_ids(numbers: Numbers) -> Iterator[Finding]:
     leakage = numbers.leakage
     if leakage.val_in_gold:
-        yield Finding(
+        yield _warning(
             "val_in_gold",
-            True,
             f"{len(leakage.val_in_gold)} rows of V are in A too ({first_few(leakage.val_in_gold)}"
             "): the teacher may have been trained on them. Take them out of V.",
         )
-    if leakage.val_in_pool:
-        yield Finding(
-            "val_in_pool",
-            True,
-            f"{len(leakage.val_in_pool)} rows of V are in the pool too "
-            f"({first_few(leakage.val_in_pool)}); they were left out of the pool here.",
-        )
-    if leakage.gold_in_pool:
-        yield Finding(
-            "gold_in_pool",
-            True,
-            f"{len(leakage.gold_in_pool)} rows of A are in the pool too "
-            f"({first_few(leakage.gold_in_pool)}); they were left out of the pool here.",
-        )
+    shared = (
+        ("val_in_pool", "V", leakage.val_in_pool),
+        ("gold_in_pool", "A", leakage.gold_in_pool),
+    )
+    for code, name, ids in shared:
+        if ids:
+            yield _warning(
+                code,
+                f"{len(ids)} rows of {name} are in the pool too ({first_few(ids)}); they were left "
+                "out of the pool here.",
+            )
 
 
 def _about_val(numbers: Numbers) -> Iterator[Finding]:
@@ -79,27 +83,24 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
             else f"with {rows} rows the alpha curve is known to within ±{band / 2:.2f} only. About "
             f"{numbers.curve.rows_to_halve_band} rows would halve that."
         )
-        yield Finding("small_val", True, f"V is too small: {known}")
+        yield _warning("small_val", f"V is too small: {known}")
     if all_alike(numbers):
-        yield Finding(
+        yield _warning(
             "hard_labels",
-            True,
             "All labels are equally confident, so nothing tells good ones from bad ones: store "
             "the teacher's probabilities, if it has any.",
         )
     if numbers.drift is None:
-        yield Finding(
+        yield _note(
             "no_pool",
-            False,
             "No pool was given, so V stands in for it: whether V is like the pool, and whether "
             "the teacher has seen V, was not tested.",
         )
         return
     if numbers.leakage.suspected:
         margin = numbers.drift.margin
-        yield Finding(
+        yield _warning(
             "leaked",
-            True,
             f"V looks leaked: the teacher's margins average {margin.val_mean:.2f} on V and "
             f"{margin.pool_mean:.2f} on the pool. Either the teacher was trained on V, or V is "
             "easier than the pool; both make alpha too high.",
@@ -114,9 +115,8 @@ def _about_drift(numbers: Numbers) -> Iterator[Finding]:
     apart = [name for name in ("margin", "entropy") if _is_far(getattr(drift, name))]
     if apart:
         names = " and ".join(apart)
-        yield Finding(
+        yield _warning(
             "shifted",
-            True,
             f"V is shifted: it is not like the pool in {names} (distance "
             f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to the pool's "
             f"margins the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
@@ -124,16 +124,14 @@ def _about_drift(numbers: Numbers) -> Iterator[Finding]:
             f"rows. Draw V at random from the pool instead.",
         )
     if drift.classes_effect >= FAR_CLASSES and drift.classes_p_value < SURE:
-        yield Finding(
+        yield _warning(
             "shifted_classes",
-            True,
             "V is shifted: the teacher predicts other classes on V than on the pool (effect "
             f"{drift.classes_effect:.2f}). What depends on the class may not carry over.",
         )
     if drift.pool_outside_val >= 1 - NEARLY_ALL:
-        yield Finding(
+        yield _warning(
             "uncovered_pool",
-            True,
             f"{drift.pool_outside_val:.0%} of the pool has margins that never occur in V: alpha "
             "is only a guess there.",
         )
@@ -152,30 +150,26 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
     if temperature_helps(numbers):
         after = f"; at temperature {temperature.value:.2f} it is {numbers.quality.after.ece:.3f}"
     if gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
-        yield Finding(
+        yield _note(
             "overconfident",
-            False,
             f"The teacher is overconfident: its stated confidence exceeds its accuracy by "
             f"{_points(gap)} points. Its calibration error is {ece:.3f}{after}.",
         )
     elif -gap.value >= max(MISCALIBRATED, _SURE_WIDTHS * gap.width):
-        yield Finding(
+        yield _note(
             "underconfident",
-            False,
             f"The teacher is underconfident: its accuracy exceeds its stated confidence by "
             f"{-100 * gap.value:.1f} points. Its calibration error is {ece:.3f}{after}.",
         )
     elif scores.p_value < SURE and ece.value >= MISCALIBRATED:
-        yield Finding(
+        yield _note(
             "miscalibrated",
-            False,
             f"The teacher is overconfident on some labels and underconfident on others: its "
             f"calibration error is {ece:.3f}{after}.",
         )
     elif not too_small(numbers):
-        yield Finding(
+        yield _note(
             "calibrated",
-            False,
             "The teacher is calibrated as far as V can tell: its stated confidence matches its "
             f"accuracy (calibration error {ece:.3f}).",
         )
@@ -184,9 +178,8 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
 def _about_classes(numbers: Numbers) -> Iterator[Finding]:
     accuracy = numbers.quality.accuracy
     if numbers.num_classes == 2 and accuracy.high < 0.5:
-        yield Finding(
+        yield _warning(
             "swapped",
-            True,
             f"The teacher is wrong more often than right ({accuracy.value:.1%} of V): the two "
             "classes look swapped, in its labels or in the true ones. Check their order.",
         )
@@ -199,25 +192,22 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
             for c in broken[:5]
         )
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-        yield Finding("broken_class", True, f"Broken classes: {described}{more}.")
+        yield _warning("broken_class", f"Broken classes: {described}{more}.")
     if curves_differ(numbers):
-        yield Finding(
+        yield _note(
             "classes_differ",
-            False,
             "How far a label can be trusted depends on the class it names, not only on the "
             f"margin: accuracies differ by {per_class.curves.effect:.0%} at equal margins "
             f"(p = {per_class.curves.p_value:.1g}).",
         )
     if per_class.never_predicted:
-        yield Finding(
+        yield _warning(
             "never_predicted",
-            True,
             f"On V the teacher never predicts {first_few(per_class.never_predicted)}.",
         )
     if per_class.few_gold:
-        yield Finding(
+        yield _note(
             "few_gold",
-            False,
             f"V has fewer than 10 rows of {len(per_class.few_gold)} of {numbers.num_classes} "
             f"classes ({first_few(per_class.few_gold)}), too few to judge each of them.",
         )
@@ -226,37 +216,32 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
 def _about_worth(numbers: Numbers) -> Iterator[Finding]:
     probe, accuracy, trust = numbers.probe, numbers.quality.accuracy, numbers.trust
     if probe is not None and probe.clearly_better:
-        yield Finding(
+        yield _warning(
             "worse_than_gold",
-            True,
             f"The teacher is worse than the gold labels: a linear model of the {probe.rows} gold "
             f"labels alone is right on {probe.accuracy:.1%}, the teacher on {accuracy:.1%}.",
         )
     elif probe is not None:
         verdict = "better than" if probe.clearly_worse else "about as good as"
-        yield Finding(
+        yield _note(
             "worth_it" if probe.clearly_worse else "as_good_as_gold",
-            False,
             f"The teacher ({accuracy:.1%}) is {verdict} a linear model of the {probe.rows} gold "
             f"labels alone ({probe.accuracy:.1%}).",
         )
     if is_nearly_perfect(numbers):
-        yield Finding(
+        yield _note(
             "nearly_perfect",
-            False,
             f"The teacher is nearly perfect: right on {accuracy:.1%} of V.",
         )
     if nothing_trusted(numbers):
-        yield Finding(
+        yield _warning(
             "nothing_trusted",
-            True,
             f"Hardly any label can be trusted: {trust.share_at_lower_bound:.0%} of the pool is "
             "at the lower bound.",
         )
     if trust.unreachable_share > MANY_UNREACHABLE:
-        yield Finding(
+        yield _warning(
             "unreachable_k",
-            True,
             f"{trust.unreachable_share:.0%} of the pool needs a longer shortlist than the "
             f"{numbers.stored} stored classes: store more classes per row.",
         )

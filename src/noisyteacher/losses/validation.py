@@ -63,8 +63,10 @@ def teacher_matrix(
     """
     given = as_tensor(name, value).detach()
     tensor = _as_matrix(name, given, like)
-    # As given: rounding to another dtype could change a sum.
-    check_distributions(name if tail is None else f"{name} and tail of", given, tail)
+    if can_read_values(given) and (tail is None or can_read_values(tail)):
+        # As given: rounding to another dtype could change a sum.
+        whole = name if tail is None else f"{name} and tail of"
+        check_probabilities(given, f"{whole} row {{}}".format, tail)
     return tensor
 
 
@@ -117,14 +119,6 @@ def check_range(name: str, tensor: Tensor, low: int, high: int) -> None:
     for seen in _extremes(tensor):
         if not low - ROUNDING <= seen <= high + ROUNDING:  # false for NaN as well
             raise InputError(f"{name} must lie in [{low}, {high}]; found {seen:g}.")
-
-
-def check_distributions(name: str, probs: Tensor, rest: Tensor | None = None) -> None:
-    """Refuse rows of (n, m) that are not probabilities; ``rest`` (n,) counts in their sums."""
-    if can_read_values(probs) and (rest is None or can_read_values(rest)):
-        rows = probs.detach().to(working_dtype(probs.dtype)).numpy()
-        others = None if rest is None else rest.numpy()
-        check_probabilities(rows, f"{name} row {{}}".format, others)
 
 
 def can_read_values(tensor: Tensor) -> bool:

@@ -203,8 +203,13 @@ class TeacherRows:
 
     def __init__(self, source: TeacherLabels | np.ndarray) -> None:
         self._source = source
+        self.classes: tuple[str, ...] | None = None  # their names, where the labels have any
         if isinstance(source, TeacherLabels):
-            self.num_classes, self.stored = source.num_classes, source.k
+            self.num_classes, self.stored, self.classes = (
+                source.num_classes,
+                source.k,
+                source.classes,
+            )
         else:
             self.num_classes = self.stored = source.shape[1]
 

@@ -60,10 +60,9 @@ def check_each_setting(
 
 
 @dataclass(frozen=True)
-class SavedNoise:
-    """All that a file holds."""
+class Learned:
+    """What a fitted noise model knows."""
 
-    settings: dict[str, Any]
     num_classes: int
     classes: tuple[str, ...] | None  # their names, where the labels had any
     k: int | None  # of all examples; None when k(x) is per example
@@ -71,12 +70,12 @@ class SavedNoise:
     by_class: dict[int, Curves]
 
 
-def write_noise(path: str | PathLike[str], noise: SavedNoise) -> None:
+def write_noise(path: str | PathLike[str], settings: dict[str, Any], noise: Learned) -> None:
     """Write the file in one step: a killed writer leaves the old one."""
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "settings": noise.settings,
+        "settings": settings,
         "num_classes": noise.num_classes,
         "classes": noise.classes,
         "k": noise.k,
@@ -87,8 +86,8 @@ def write_noise(path: str | PathLike[str], noise: SavedNoise) -> None:
     write_atomic(Path(path), orjson.dumps(content, option=options))
 
 
-def read_noise(path: str | PathLike[str]) -> SavedNoise:
-    """Read and check the file."""
+def read_noise(path: str | PathLike[str]) -> tuple[dict[str, Any], Learned]:
+    """Read and check the settings and what was learned."""
     try:
         content = orjson.loads(Path(path).read_bytes())
     except OSError as error:
@@ -117,7 +116,7 @@ def _curves_to_json(curves: Curves) -> dict[str, Any]:
     return {"n": curves.n, "knots": curve.knots_, "values": curve.values_, "cuts": cuts}
 
 
-def _from_json(content: Any) -> SavedNoise:
+def _from_json(content: Any) -> tuple[dict[str, Any], Learned]:
     _need(isinstance(content, dict) and content.get("format") == FORMAT, f"no format {FORMAT!r}")
     _need(content.get("version") == VERSION, f"version {content.get('version')!r} is unknown")
     settings, num_classes, k = content.get("settings"), content.get("num_classes"), content.get("k")
@@ -135,8 +134,7 @@ def _from_json(content: Any) -> SavedNoise:
     labels = {str(label): label for label in range(num_classes)}
     for label in per_class:
         _need(label in labels, f"per_class has a class {label!r}")
-    return SavedNoise(
-        settings,
+    return settings, Learned(
         num_classes,
         None if classes is None else tuple(classes),
         k,

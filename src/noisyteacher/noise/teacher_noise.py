@@ -13,7 +13,6 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.io.classes import class_numbers
-from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise.covariates import (
     Block,
     LabelsOrProbs,
@@ -32,7 +31,7 @@ from noisyteacher.noise.isotonic import (
 )
 from noisyteacher.noise.pool import CutTable, PoolReading, Trust, read_pool
 from noisyteacher.noise.saving import (
-    SavedNoise,
+    Learned,
     check_settings,
     lowest_alpha,
     read_noise,
@@ -102,8 +101,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         check_settings(**self.get_params())
         rows = read_rows(labels_or_probs)
         _check_stored(rows)
-        named = labels_or_probs.classes if isinstance(labels_or_probs, TeacherLabels) else None
-        truth = _check_truth(y, len(rows), rows.num_classes, named)
+        truth = _check_truth(y, rows)
         rank, predicted = _rank_and_predicted(rows, truth)
         k = self._fit_k(rows, rank)
         threshold = float(self.threshold) if self.k == "auto" else None
@@ -116,7 +114,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         for label in np.flatnonzero(counts >= MIN_CLASS_ROWS) if self.per_class else ():
             own = predicted == label
             by_class[int(label)] = fit_curves(by_size[:, own], rank[own], lowest, threshold)
-        return self._learned(rows.num_classes, named, k, pooled, by_class)
+        return self._set(Learned(rows.num_classes, rows.classes, k, pooled, by_class))
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
         """Say how far each label of a pool can be trusted.
@@ -133,15 +131,15 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
                 f"The noise model was fitted on {self.num_classes_} classes, "
                 f"but these labels have {rows.num_classes}."
             )
-        named = labels_or_probs.classes if isinstance(labels_or_probs, TeacherLabels) else None
-        if self.by_class_ and named and self.classes_ and named != self.classes_:
+        known, given = self.classes_, rows.classes
+        if self.by_class_ and known and given and known != given:
             raise InputError(
                 "The noise model has a curve per class of a teacher with other classes, or in "
-                f"another order: {first_few(self.classes_, 5)}, not {first_few(named, 5)}."
+                f"another order: {first_few(known, 5)}, not {first_few(given, 5)}."
             )
         if self.k_ is not None:
             _check_served(self.k_, rows)
-        groups = [Curves(self.alpha_curve_, self.cuts_, self.n_val_), *self.by_class_.values()]
+        groups = [self._pooled, *self.by_class_.values()]
         group_of_class = np.zeros(self.num_classes_, dtype=np.int64)
         group_of_class[list(self.by_class_)] = np.arange(1, len(groups))
         table = CutTable.stack([curves.cuts for curves in groups], self.num_classes_)
@@ -160,29 +158,23 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         if not hasattr(self, "alpha_curve_"):
             raise InputError("This TeacherNoise is not fitted yet: there is nothing to save.")
         sizes = (self.num_classes_, self.classes_, self.k_)
-        pooled = Curves(self.alpha_curve_, self.cuts_, self.n_val_)
-        write_noise(path, SavedNoise(self.get_params(), *sizes, pooled, self.by_class_))
+        write_noise(path, self.get_params(), Learned(*sizes, self._pooled, self.by_class_))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> TeacherNoise:
         """Read what :meth:`save` wrote."""
-        saved = read_noise(path)
-        return cls(**saved.settings)._learned(
-            saved.num_classes, saved.classes, saved.k, saved.pooled, saved.by_class
-        )
+        settings, learned = read_noise(path)
+        return cls(**settings)._set(learned)
 
-    def _learned(
-        self,
-        num_classes: int,
-        classes: tuple[str, ...] | None,
-        k: int | None,
-        pooled: Curves,
-        by_class: dict[int, Curves],
-    ) -> TeacherNoise:
+    @property
+    def _pooled(self) -> Curves:
+        return Curves(self.alpha_curve_, self.cuts_, self.n_val_)
+
+    def _set(self, learned: Learned) -> TeacherNoise:
         # All at once: a fit that fails leaves what was learned before.
-        self.num_classes_, self.classes_, self.k_ = num_classes, classes, k
-        self.alpha_curve_, self.cuts_, self.n_val_ = pooled.alpha_curve, pooled.cuts, pooled.n
-        self.by_class_ = by_class
+        self.num_classes_, self.classes_, self.k_ = learned.num_classes, learned.classes, learned.k
+        self.alpha_curve_, self.cuts_ = learned.pooled.alpha_curve, learned.pooled.cuts
+        self.n_val_, self.by_class_ = learned.pooled.n, learned.by_class
         return self
 
     def _fit_k(self, rows: TeacherRows, rank: Int[np.ndarray, " n"]) -> int | None:
@@ -246,25 +238,23 @@ def _alpha(pool: PoolReading, curves: list[StepIsotonic]) -> Float[np.ndarray, "
     return alpha
 
 
-def _check_truth(
-    y: ArrayLike | Tensor, rows: int, num_classes: int, names: tuple[str, ...] | None
-) -> Int[np.ndarray, " n"]:
+def _check_truth(y: ArrayLike | Tensor, rows: TeacherRows) -> Int[np.ndarray, " n"]:
     # Whatever classes are called, numbers are places here, as in every method that fits this.
-    truth = class_numbers(y, names, numbers_are_places=True)
-    if truth.shape != (rows,):
+    truth = class_numbers(y, rows.classes, numbers_are_places=True)
+    if truth.shape != (len(rows),):
         raise InputError(
-            f"y must have shape ({rows},), one true class per row of V, but has {truth.shape}."
+            f"y must have shape ({len(rows)},), one true class per row of V, but has {truth.shape}."
         )
-    if rows == 0:
+    if len(rows) == 0:
         raise InputError("V is empty: a noise model needs examples with true labels.")
-    outside = (truth < 0) | (truth >= num_classes)
+    outside = (truth < 0) | (truth >= rows.num_classes)
     if outside.any():
         raise InputError(
-            f"y must be from 0 to {num_classes - 1}, but row {int(outside.argmax())} "
+            f"y must be from 0 to {rows.num_classes - 1}, but row {int(outside.argmax())} "
             f"is {truth[outside.argmax()]}."
         )
     if (truth == truth[0]).all():
-        only = truth[0] if names is None else repr(names[truth[0]])
+        only = truth[0] if rows.classes is None else repr(rows.classes[truth[0]])
         warnings.warn(
             f"V has examples of class {only} only: how far labels of other classes can be trusted "
             "is a guess. Draw V at random from the pool.",
