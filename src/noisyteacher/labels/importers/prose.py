@@ -1,0 +1,434 @@
+"""Which class a few sentences name: "This is clearly Sports, not World." names Sports.
+
+A sentence is cut into clauses. A clause *asserts* the class it mentions if all its other words
+are those of a plain statement ("the category of this text is"), and *denies* it if it holds a
+negation. Anything else only *mentions* it, as "a world record" mentions World. The answer is the
+class that is asserted, if there is exactly one, it is nowhere denied, and no other is mentioned
+beside it; where a first or last line consists of a class alone, the other lines are taken for its
+explanation. Whatever is in doubt names no class.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from noisyteacher.io.spelling import NO_CLASS, Spellings, bare
+
+OFF_LIST = "off-list"
+NEGATED = "negated"
+AMBIGUOUS = "ambiguous"
+
+_LONGEST = 4000  # characters; of longer texts only the first and the last line are looked at
+_MOST_WORDS = 40  # of a text that mentions a class without stating that it is the answer
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+_NOUNS = word_set(
+    """
+    answer article category class classification comment content document email entry headline
+    item kind label message news one option output paragraph passage piece post prediction
+    report review section sentence sentiment snippet statement story tag text thread ticket
+    title tone topic type utterance verdict
+    """
+)
+_THINGS = _NOUNS - word_set("answer category class classification label section topic")
+_FRAME = _NOUNS | word_set(
+    """
+    a about according agree also an analysis appropriate are as assign assigned at based be
+    being believe belong belongs best can categorize categorized choice choose chosen classified
+    classify clear clearly closest conclude conclusion consider considered conveys correct
+    correctly could definitely describe described does evident expressed expresses expressing
+    fall falls final fit fits fitting following follows for go guess hence here i i'd i'll i've
+    identify in indeed indicates input into is it it's its labeled labelled likely looks main
+    mainly matches maybe might most mostly my obvious obviously of ok okay on only opinion
+    overall perhaps pick possibly predict predicted predominantly primarily primary probable
+    probably provided put quite rated read reads really regarded related relates result right
+    say seem seems select selected should shows simply single sounds strongly suitable surely
+    tagged that that's the then therefore these think this thus to under very we we'd we'll well
+    will with within would yes
+    """
+)
+_JOINING = frozenset(("or", "and", "both", "either", "also", "plus"))
+_NEGATIONS = word_set(
+    """
+    not no never neither nor none cannot without except excluding excluded unlike nothing hardly
+    non barely rather instead ruled unlikely rejected exclude opposite besides beyond
+    """
+)
+# Behind these a clause tells why, not what.
+_REASONS = word_set(
+    """
+    because since although though while whereas which where due despite given when regarding
+    concerning considering
+    """
+)
+# Behind these it does so only after "Sports article" or the like; behind "as" only before these.
+_LATE_REASONS = frozenset(["about", "that", "with", "for"])
+_AFTER_AS = word_set("it its the this that there they he she")
+_CONDITIONS = frozenset(("if", "unless", "whether"))
+_BREAKS = word_set("but so therefore thus hence however yet")
+_RETRACTIONS = word_set(
+    """
+    wrong incorrect incorrectly mistaken mistake kidding wait scratch correction retract
+    """
+)
+_CONTRASTS = _RETRACTIONS | word_set(
+    """
+    but however although though despite mention mentions mentioned mentioning word words appears
+    only unless if whether or and versus vs than between example instance such like other
+    another unclear unsure uncertain ambiguous unknown difficult hard impossible unable
+    determine refuse refuses decline declines avoid avoids lacks fails stop ignore
+    """
+)
+_DENIALS = frozenset(("no", "nope", "nah", "false", "not", "never", "not really", "no way"))
+# "Not only Sports" and "anything but Sports" say neither yes nor no to a clause.
+_PARTIAL = re.compile(
+    r"\bnot\s+(?:only|just|merely|necessarily|simply)\b"
+    r"|\b(?:any|every|no)thing\s+but\b|\b(?:all|none|never)\s+but\b"
+)
+_SURE = re.compile(
+    r"\b(?:i'm|i am|we're|we are)\s+(?:(?!not\b)\w+\s+)?(?:sure|certain|confident)\b(?:\s+that\b)?",
+    re.IGNORECASE,
+)
+_LIST_MARKS = re.compile(r"^[ \t]*(?:\d+[.)]|[-*•>#]+)[ \t]+", re.MULTILINE)
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*[+#]*")
+_SENTENCE_END = re.compile(r"[.!?\n]")
+_CLAUSE_END = re.compile(r"[.!?\n,;:—–()\[\]{}|=→⇒>]|\s[-]+\s|^\s*-")
+_LIST_GAP = re.compile(r"[\s,/&|;+*•\"'`“”‘’]*\Z")
+_LIST_SIGN = re.compile(r"[,/&|;+\n]")
+
+
+class Said(NamedTuple):
+    """The classes that a text names, or none and the reason why not; ``words`` name the first."""
+
+    classes: tuple[int, ...]
+    reason: str = ""
+    words: str = ""
+
+
+class _Unit(NamedTuple):
+    """A word, or the words that name a class."""
+
+    text: str
+    label: int
+    start: int
+    end: int
+
+
+@dataclass
+class _Clause:
+    """Some words; ``gap`` is what stands behind the last."""
+
+    units: list[_Unit] = field(default_factory=list)
+    gap: str = ""
+    aside: bool = False  # a reason, up to the end of the sentence
+    after_break: bool = False  # begins with "but" or the like
+
+    @property
+    def named(self) -> list[_Unit]:
+        return [unit for unit in self.units if unit.label != NO_CLASS]
+
+    @property
+    def words(self) -> list[str]:
+        return [unit.text for unit in self.units if unit.label == NO_CLASS]
+
+
+class Prose:
+    """Reads sentences about L classes."""
+
+    def __init__(self, spellings: Spellings) -> None:
+        self._spellings = spellings
+        self._common = _FRAME | _JOINING | _NEGATIONS | _REASONS | _CONTRASTS | _BREAKS
+
+    def read(self, text: str) -> Said:
+        """The classes that the text names."""
+        text = _SURE.sub("", _LIST_MARKS.sub("", text.replace("’", "'")))
+        if len(text) > _LONGEST:
+            lines = text.strip().splitlines()
+            text = f"{lines[0]}\n{lines[-1]}" if len(lines) > 1 else ""
+            if len(text) > _LONGEST:
+                return Said((), OFF_LIST)
+        units = list(self._units(text))
+        if all(unit.label == NO_CLASS for unit in units):
+            return Said((), OFF_LIST)
+        line = self._line_of_its_own(text)
+        if line is not None:
+            return line
+        if _PARTIAL.search(text.lower()):
+            return Said((), AMBIGUOUS)
+        return self._sort(text, units).result()
+
+    def _sort(self, text: str, units: list[_Unit]) -> _Reading:
+        return _Reading(list(_clauses(units, text)), text, self._spellings.names)
+
+    def _units(self, text: str) -> Iterator[_Unit]:
+        words = list(_WORD.finditer(text))
+        first = 0
+        while first < len(words):
+            most = min(first + self._spellings.most_words + 1, len(words))
+            for last in range(most, first, -1):
+                start, end = words[first].start(), words[last - 1].end()
+                label = self._mention(text[start:end])
+                if label != NO_CLASS:
+                    yield _Unit(text[start:end], label, start, end)
+                    first = last
+                    break
+            else:
+                word = words[first]
+                yield _Unit(word[0].lower(), NO_CLASS, word.start(), word.end())
+                first += 1
+
+    def _mention(self, text: str) -> int:
+        # Names of one letter, numbers, and words such as "no" and "other" say too little in a
+        # sentence to be read as classes there.
+        if len(text) < 2 or not any(map(str.isalpha, text)) or "\n" in text:
+            return NO_CLASS
+        if all(word in self._common for word in bare(text).split()):
+            return NO_CLASS
+        if re.search(r"[.!?;:](?=\s)", text):
+            return NO_CLASS
+        return self._spellings.find(text)
+
+    def _line_of_its_own(self, text: str) -> Said | None:
+        """A class that is the whole first or last line, with its explanation in the others."""
+        lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+        if len(lines) < 2:
+            return None
+        ends = {self._line_label(lines[0]): lines[0], self._line_label(lines[-1]): lines[-1]}
+        ends.pop(NO_CLASS, None)
+        if not ends:
+            return None
+        if all(self._line_label(line) != NO_CLASS for line in lines):
+            return None  # a list of classes
+        if len(ends) > 1:
+            return Said((), AMBIGUOUS)
+        ((label, line),) = ends.items()
+        rest = "\n".join(other for other in lines if self._line_label(other) != label)
+        others = {self._line_label(other) for other in lines} - {NO_CLASS, label}
+        reading = self._sort(rest, list(self._units(rest)))
+        if label in reading.denied:
+            return Said((), NEGATED)
+        if others or reading.asserted.keys() - {label} or reading.retracted:
+            return Said((), AMBIGUOUS)
+        return Said((label,), words=line)
+
+    def _line_label(self, line: str) -> int:
+        return self._spellings.find(line)
+
+
+def _clauses(units: list[_Unit], text: str) -> Iterator[_Clause]:
+    clause = _Clause()
+    for number, unit in enumerate(units):
+        following = units[number + 1] if number + 1 < len(units) else None
+        opens = unit.label == NO_CLASS and _opens(unit.text, following, clause)
+        if opens and clause.units:
+            yield clause
+            clause = _Clause(aside=clause.aside)
+        if opens:
+            clause.aside |= unit.text in _REASONS or unit.text in _LATE_REASONS or unit.text == "as"
+            clause.after_break = unit.text in _BREAKS
+        clause.units.append(unit)
+        until = units[number + 1].start if number + 1 < len(units) else len(text)
+        gap = text[unit.end : until]
+        if _CLAUSE_END.search(gap):
+            clause.gap = gap
+            yield clause
+            ended = _SENTENCE_END.search(gap) is not None
+            clause = _Clause(aside=clause.aside and not ended)
+    if clause.units:
+        yield clause
+
+
+def _opens(word: str, following: _Unit | None, clause: _Clause) -> bool:
+    """Whether a word begins a new clause."""
+    if word in _BREAKS or word in _REASONS or word in ("rather", "instead"):
+        return True
+    if not clause.named or following is None:
+        return False
+    if word == "not":  # "Sports and not World"
+        last = clause.units[-1]
+        return following.label != NO_CLASS and (last.label != NO_CLASS or last.text == "and")
+    if word == "as":
+        return following.text in _AFTER_AS
+    return word in _LATE_REASONS and clause.units[-1].text in _NOUNS
+
+
+class _Reading:
+    """What the clauses of a text assert, deny and mention."""
+
+    def __init__(self, clauses: list[_Clause], text: str, names: tuple[str, ...]) -> None:
+        self.asserted: dict[int, str] = {}
+        self.denied: set[int] = set()
+        self.mentioned: set[int] = set()
+        self.retracted = self._asked = False
+        self._text, self._names = text, names
+        self._clauses = clauses
+        self._quiet = True  # whether no clause so far tells anything but classes
+        self._listed = True  # whether nothing but lists of classes stands between the classes
+        denying = False
+        for number, clause in enumerate(clauses):
+            denying = self._take(clause, denying, number)
+            known = _FRAME | _JOINING | _BREAKS | _NEGATIONS
+            silent = all(word in known or word.endswith("n't") for word in clause.words)
+            self._quiet &= silent or clause.aside
+
+    def _take(self, clause: _Clause, denying: bool, number: int) -> bool:
+        """Sort the classes of a clause; whether it denies them, so that a list may go on."""
+        words, named = clause.words, clause.named
+        labels = {unit.label for unit in named}
+        negated = any(word in _NEGATIONS or word.endswith("n't") for word in words)
+        if not named:
+            said = " ".join(words)
+            self.retracted |= said in _DENIALS or bool(_RETRACTIONS & set(words))
+            return False if clause.after_break or not negated else denying
+        # "Not Sports, World or Business" denies all three.
+        starts_with_class = clause.units[0].label != NO_CLASS or clause.units[0].text in _JOINING
+        if negated or (denying and starts_with_class and not clause.after_break):
+            if clause.aside and not negated:
+                return False
+            self.denied |= labels
+            ended = bool(_SENTENCE_END.search(clause.gap)) and "\n" not in clause.gap
+            return not ended
+        if clause.aside:
+            self.mentioned |= labels
+            return False
+        if self._states(clause, number):
+            for unit in named:
+                self.asserted.setdefault(unit.label, unit.text)
+            self._note_gap(clause, number)
+        else:
+            self.mentioned |= labels
+            self.retracted |= bool(_RETRACTIONS & set(words))
+            self._asked |= "?" in clause.gap
+        return False
+
+    def _states(self, clause: _Clause, number: int) -> bool:
+        """Whether a clause asserts the classes that it mentions."""
+        words, later = clause.words, self._clauses[number + 1 :]
+        earlier = self._clauses[number - 1] if number else None
+        if not all(word in _FRAME or word in _JOINING or word in _BREAKS for word in words):
+            return False
+        if "?" in clause.gap or self._attached(clause.named) or not self._joins(clause):
+            return False
+        if later and _CONDITIONS & set(later[0].words) and not _SENTENCE_END.search(clause.gap):
+            return False
+        if earlier and _CONDITIONS & set(earlier.words) and not _SENTENCE_END.search(earlier.gap):
+            return False
+        if words and all(word in _THINGS for word in words):
+            return False  # "World News" may be another class
+        # A class alone within a tale may be a part of it, as in 'the title is "Oil: Business"'.
+        if not words and later and not self._quiet:
+            return False
+        return not any(self._is_a_thing(unit, clause) for unit in clause.named)
+
+    @staticmethod
+    def _is_a_thing(unit: _Unit, clause: _Clause) -> bool:
+        """Whether the words mean what they say, as in "the best in the world"."""
+        place = clause.units.index(unit)
+        before = clause.units[place - 1].text if place else ""
+        after = clause.units[place + 1].text if place + 1 < len(clause.units) else ""
+        return before == "the" and after not in _NOUNS
+
+    def _attached(self, named: list[_Unit]) -> bool:
+        """Whether a class is a part of a word with hyphens, as in "sports-related"."""
+        text = self._text
+        return any(
+            re.search(r"\w[-/]\Z", text[: unit.start]) or re.match(r"[-/]\w", text[unit.end :])
+            for unit in named
+            if not self._between_classes(unit, named)
+        )
+
+    @staticmethod
+    def _between_classes(unit: _Unit, named: list[_Unit]) -> bool:
+        return any(abs(o.start - unit.end) == 1 or abs(unit.start - o.end) == 1 for o in named)
+
+    def _joins(self, clause: _Clause) -> bool:
+        """Whether several classes of one clause stand in a list: "Sports or World"."""
+        named = clause.named
+        for one, other in itertools.pairwise(named):
+            inside = [u for u in clause.units if one.end <= u.start < other.start]
+            if not all(unit.text in _JOINING for unit in inside):
+                return False
+            if not inside and not _LIST_SIGN.search(self._text[one.end : other.start]):
+                return False
+            ends = [one.end, *(u.end for u in inside)], [*(u.start for u in inside), other.start]
+            if not all(_LIST_GAP.match(self._text[a:b]) for a, b in zip(*ends, strict=True)):
+                return False
+        return True
+
+    def _note_gap(self, clause: _Clause, number: int) -> None:
+        more = any(later.named for later in self._clauses[number + 1 :])
+        if more and not _LIST_GAP.match(clause.gap.strip("*_ ")):
+            self._listed = False
+        if more and re.search(r"[.]\s+\Z", clause.gap) and "\n" not in clause.gap:
+            self._listed = False
+
+    def result(self) -> Said:
+        if not self.asserted:
+            return self._only_mention()
+        if self.asserted.keys() & self.denied or self.retracted:
+            return Said((), NEGATED)
+        if self._asked:
+            return Said((), AMBIGUOUS)
+        others = self.mentioned - self.asserted.keys()
+        if len(self.asserted) == 1:
+            ((label, words),) = self.asserted.items()
+            return (
+                Said((label,), words=words) if not others or self._leads() else Said((), AMBIGUOUS)
+            )
+        clean = self._listed and self._quiet and not self.denied and not self.mentioned
+        clean &= not any(clause.after_break for clause in self._clauses)
+        if not clean or len(self.asserted) == len(self._names):
+            return Said((), AMBIGUOUS)
+        return Said(tuple(sorted(self.asserted)))
+
+    def _leads(self) -> bool:
+        """Whether the text begins with the class alone, and goes on with an explanation."""
+        first = self._clauses[0]
+        if len(first.units) != 1 or not first.named:
+            return False
+        follows = self._clauses[1]
+        return follows.aside or bool(re.search(r"[.\n:—–]|\s-\s", first.gap))
+
+    def _only_mention(self) -> Said:
+        """A class that is mentioned, not stated: taken if it is written as the class is."""
+        if self.denied or self.retracted:
+            return Said((), NEGATED)
+        if len(self.mentioned) > 1:
+            return Said((), AMBIGUOUS)
+        units = [unit for clause in self._clauses for unit in clause.units]
+        words = {unit.text for unit in units if unit.label == NO_CLASS}
+        doubts = _CONTRASTS | _NEGATIONS | _CONDITIONS
+        doubtful = words & doubts or any(word.endswith("n't") for word in words)
+        places = [number for number, unit in enumerate(units) if unit.label != NO_CLASS]
+        if doubtful or len(places) != 1 or len(units) > _MOST_WORDS or "?" in self._text:
+            return Said((), OFF_LIST)
+        unit = units[places[0]]
+        if not self._is_written_as_class(unit, places[0], units):
+            return Said((), OFF_LIST)
+        return Said((unit.label,), words=unit.text)
+
+    def _is_written_as_class(self, unit: _Unit, place: int, units: list[_Unit]) -> bool:
+        """With the class's capital, within a sentence, and not in a name such as "World Cup"."""
+        if not (unit.text[0].isupper() and unit.text == self._names[unit.label]):
+            return False
+        if self._attached([unit]) or not place:
+            return False
+        before, after = units[place - 1], units[place + 1] if place + 1 < len(units) else None
+        if after is not None and _CLAUSE_END.search(self._text[unit.end : after.start]):
+            after = None
+        placed = before.text in ("under", "into", "as", "it")
+        if not placed and (after is None or after.text not in _NOUNS - _THINGS):
+            return False
+        capitals = [self._text[other.start].isupper() for other in (before, after) if other]
+        gap = self._text[before.end : unit.start]
+        return not any(capitals) and not re.search(r"[.!?:;\n]", gap)
