@@ -125,7 +125,17 @@ def own_student(features: int, classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Linear(8, classes))
 
 
-@pytest.mark.parametrize("student", [own_student, functools.partial(MLP, hidden=(8,))])
+@pytest.mark.parametrize(
+    "student",
+    [
+        own_student,
+        functools.partial(MLP, hidden=(8,)),
+        own_student(FEATURES, CLASSES),
+        functools.partial(own_student, FEATURES, CLASSES),
+        MLP(FEATURES, CLASSES, hidden=(8,)),
+    ],
+    ids=["function", "settings of a class", "module", "factory", "settings"],
+)
 def test_any_torch_student_will_do(student: Any) -> None:
     fitted = clone(quick(student=student, steps=150)).fit(X, Y, **TEACHER)
     assert fitted.score(X_TEST, Y_TEST) > 0.6
@@ -284,7 +294,8 @@ def test_bad_pools_are_refused(changes: dict[str, Any], message: str) -> None:
     ("settings", "message"),
     [
         ({"student": "cubic"}, '"linear" or a function'),
-        ({"student": nn.Linear(6, 4)}, "function .*not Linear"),
+        ({"student": nn.Linear(6, 3)}, r"shape \(2, 3\) .*it must be \(2, 4\)"),
+        ({"student": 3}, "function .*not as 3"),
         ({"student": lambda features, classes: 3}, "torch module, not int"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"classes": ["ant", "bee", "cat"]}, "not in classes: 'dog'"),

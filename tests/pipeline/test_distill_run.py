@@ -242,16 +242,19 @@ def test_generations_refuse_what_later_labels_do_not_have(tmp_path: Path) -> Non
     assert not (tmp_path / "run" / "results.jsonl").exists()
 
 
-def test_a_student_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+def test_a_student_that_cannot_be_built_is_refused_before_anything_is_trained(
+    tmp_path: Path,
+) -> None:
     @dataclass(frozen=True)
     class Own(ModelSpec):
         classes: int = 2
 
         def build(self) -> Any:
-            raise AssertionError("it must not come to that")
+            raise AssertionError("it was never meant to work")
 
-    with pytest.raises(InputError, match="Own"):
+    with pytest.raises(InputError, match=r"Own\.build failed .*never meant to work"):
         run(make(), tmp_path / "run", student=Own())
+    assert not (tmp_path / "run" / "recipe.json").exists()
 
 
 def test_the_door_returns_the_best_student(tmp_path: Path) -> None:

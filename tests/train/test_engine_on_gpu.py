@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from toy import Everything, Net, PlainCE, TurnsNaN, make_toy, small
+from torch import Tensor, nn
+from toy import CLASSES, FEATURES, Everything, Net, PlainCE, TurnsNaN, make_toy, small
 
+from noisyteacher.models import CustomModel
 from noisyteacher.train import SGD, train
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.student_run import DeviceData, StudentRun
@@ -73,3 +76,53 @@ def test_resume_and_nan_in_a_cohort(tmp_path: Path) -> None:
     assert good.finished
     for name, value in whole[1].state.items():
         torch.testing.assert_close(good.state[name], value, rtol=1e-4, atol=1e-5)
+
+
+class Own(nn.Module):
+    """A user's network; with ``asks`` it waits for the device, which no graph can hold."""
+
+    def __init__(self, asks: bool = False) -> None:
+        super().__init__()
+        self.asks = asks
+        self.body = nn.Sequential(nn.Linear(FEATURES, 16), nn.BatchNorm1d(16), nn.ReLU())
+        self.drop, self.head = nn.Dropout(0.1), nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.asks and float(x.sum()) > 1e9:
+            x = x * 0
+        return self.head(self.drop(self.body(x)))
+
+
+def own(asks: bool) -> CustomModel:
+    return CustomModel(partial(Own, asks), classes=CLASSES)
+
+
+def test_a_network_of_the_users_own_is_captured(capsys) -> None:
+    toy = make_toy()
+    config = small(6, precision="float32")
+    (captured,) = train(
+        toy.job("s", PlainCE(), model=own(asks=False)), toy.data, config, device="cuda"
+    )
+    assert captured.accuracy.last > 70
+    assert "cannot be captured" not in capsys.readouterr().err
+
+
+def test_a_network_that_no_graph_can_hold_is_trained_without_one(capsys) -> None:
+    toy = make_toy()
+    config = small(6, precision="float32")
+    jobs = [toy.job(str(i), PlainCE(), seed=i, model=own(asks=True)) for i in range(3)]
+    students = train(jobs, toy.data, config, device="cuda")
+    assert all(student.finished and student.accuracy.last > 70 for student in students)
+    assert capsys.readouterr().err.count("cannot be captured in a CUDA graph") == 1
+    # What the failed capture left behind must not harm the students after it.
+    (again,) = train(jobs[0], toy.data, config, device="cuda", quiet=True)
+    for name, value in students[0].state.items():
+        torch.testing.assert_close(again.state[name], value, rtol=1e-4, atol=1e-5)
+    (ours,) = train(
+        toy.job("ours", PlainCE(), model=Net(dropout=0.1)),
+        toy.data,
+        config,
+        device="cuda",
+        quiet=True,
+    )
+    assert ours.finished

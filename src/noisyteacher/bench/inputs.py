@@ -7,13 +7,14 @@ from dataclasses import replace
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Dataset, Featurizer, ResizedCropViews, Tfidf, Tokens, to_tensors
-from noisyteacher.models import BagLinear, BagMLP, ModelSpec, TextEncoder
+from noisyteacher.models import BagLinear, BagMLP, CustomModel, ModelSpec, TextEncoder
 from noisyteacher.train import TrainData
 
 
 def train_data(dataset: Dataset, recipe: Recipe, model: ModelSpec) -> TrainData:
     """The dataset as this model reads it."""
-    if (dataset.kind == "text") != isinstance(model, TextEncoder | BagLinear | BagMLP):
+    reads_text = isinstance(model, TextEncoder | BagLinear | BagMLP)
+    if (dataset.kind == "text") != reads_text and not isinstance(model, CustomModel):
         raise InputError(f"{model!r} cannot read {dataset.name}, whose kind is {dataset.kind}.")
     tensors = to_tensors(dataset, featurizer=_featurizer(recipe, model))
     if recipe.crop is not None:
@@ -28,14 +29,21 @@ def read_alike(recipe: Recipe) -> bool:
     teacher, student = recipe.teacher, recipe.student
     if isinstance(teacher, TextEncoder) and isinstance(student, TextEncoder):
         return teacher.path_or_name == student.path_or_name
-    if isinstance(teacher, BagLinear | BagMLP) and isinstance(student, BagLinear | BagMLP):
-        return teacher.features == student.features
+    words = [_words(model) for model in (teacher, student)]
+    if None not in words:
+        return words[0] == words[1]
     return not isinstance(teacher, TextEncoder) and not isinstance(student, TextEncoder)
 
 
 def _featurizer(recipe: Recipe, model: ModelSpec) -> Featurizer | None:
     if isinstance(model, TextEncoder):
         return Tokens(model.path_or_name, recipe.text_length)
-    if isinstance(model, BagLinear | BagMLP):
-        return Tfidf(model.features)
-    return None
+    words = _words(model)
+    return None if words is None else Tfidf(words)
+
+
+def _words(model: ModelSpec) -> int | None:
+    """How many words a model that reads TF-IDF rows knows."""
+    if isinstance(model, CustomModel):
+        return model.words
+    return model.features if isinstance(model, BagLinear | BagMLP) else None

@@ -1,4 +1,7 @@
-"""Models from text, as a user types them on the command line; text is never run."""
+"""Models from text, as a user types them on the command line; text is never run.
+
+A network of the user's own is named as ``module:name``, and imported.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,18 @@ from typing import Any
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import ModelSpec, from_config
 from noisyteacher.models.build import SPECS
+from noisyteacher.pipeline.defaults import named_student
 
 
 def parse_model(text: str) -> ModelSpec:
-    """``ResNetCifar(depth=20)``, or the folder or hub name of a text encoder.
+    """``ResNetCifar(depth=20)``, the folder or hub name of a text encoder, or ``module:name``.
 
     The number of classes may be left out: it follows the dataset.
     """
     if "(" not in text:
+        own = named_student(text.strip())
+        if isinstance(own, ModelSpec):
+            return own
         return from_config({"model": "TextEncoder", "path_or_name": text.strip(), "classes": 2})
     try:
         call = ast.parse(text.strip(), mode="eval").body

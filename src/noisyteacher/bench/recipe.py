@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import EXTRAS, PRETRAINED, Method
-from noisyteacher.models import ModelSpec
+from noisyteacher.models import ModelSpec, as_spec
 from noisyteacher.train import Adam, TrainConfig, ValRole
 
 
@@ -62,7 +62,7 @@ class Recipe:
     name: str
     dataset: str
     labeled: tuple[int, ...]  # sizes of A
-    teacher: ModelSpec
+    teacher: ModelSpec  # either may be given as a network of the user's own
     student: ModelSpec
     methods: tuple[Method, ...]
     teacher_training: TrainConfig
@@ -86,6 +86,8 @@ class Recipe:
     data_options: Mapping[str, object] = field(default_factory=dict)  # for ``load_dataset``
 
     def __post_init__(self) -> None:
+        for role in ("teacher", "student"):
+            object.__setattr__(self, role, as_spec(getattr(self, role)))
         if self.trials < 1:
             raise InputError(f"trials must be at least 1, not {self.trials}.")
         if not self.labeled or not self.methods:

@@ -34,6 +34,7 @@ from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS, Method
+from noisyteacher.models import CustomModel
 from noisyteacher.runs import Row, named_method
 from noisyteacher.runs.comparison import (
     Comparison,
@@ -43,7 +44,7 @@ from noisyteacher.runs.comparison import (
     sample_rows,
 )
 from noisyteacher.runs.folder import AUDITS
-from noisyteacher.train import Job, Trained
+from noisyteacher.train import Job, Trained, check_model
 from noisyteacher.train.predict import label
 
 
@@ -71,6 +72,7 @@ def run_recipe(
         data, cache, labels, device, minutes, cohort, tuple(trackers), quiet, picture_shape
     )
     with open_run(recipe, out, options, lock=True) as run:
+        _check_models(run)
         claim_folder(run)
         for labeled in recipe.labeled:
             if not _run_size(run, labeled):
@@ -79,6 +81,15 @@ def run_recipe(
             _save_comparison(run)
         names = {arm.recipe_name(recipe) for arm in recipe.arms}
         return [row for row in run.rows() if row.recipe in names]
+
+
+def _check_models(run: BenchRun) -> None:
+    """Refuse networks of the user's own that do not fit, before anything is trained."""
+    recipe = run.recipe
+    if isinstance(recipe.student, CustomModel):
+        check_model(recipe.student, run.data, recipe.all_methods, run.device)
+    if isinstance(recipe.teacher, CustomModel) and run.given is None:
+        check_model(recipe.teacher, run.teacher_data, recipe.all_methods, run.device)
 
 
 def _run_size(run: BenchRun, labeled: int) -> bool:

@@ -62,7 +62,11 @@ def bench(
         typer.Option(min=1, help="Gold rows come up so often for each time that pool rows do."),
     ] = None,
     student: Annotated[
-        str | None, typer.Option(help='As in "ResNetCifar(depth=20)", or an encoder\'s folder.')
+        str | None,
+        typer.Option(
+            help='As in "ResNetCifar(depth=20)"; an encoder\'s folder; or package.module:name, a '
+            "network of your own, which is imported and run."
+        ),
     ] = None,
     teacher: Annotated[str | None, typer.Option(help="In the same way.")] = None,
     labels: Annotated[

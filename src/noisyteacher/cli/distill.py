@@ -69,8 +69,9 @@ def distill(
         str,
         typer.Option(
             help="auto; linear or mlp (text, tables); resnet20, resnet56, ... (images), "
-            "resnet18 or resnet50 (photographs), mobilenet; or, for text, a Hugging Face "
-            "encoder's name or folder."
+            "resnet18 or resnet50 (photographs), mobilenet; for text, a Hugging Face encoder's "
+            "name or folder; or package.module:name, a network of your own, which is imported and "
+            "run."
         ),
     ] = "auto",
     method: Annotated[
@@ -125,10 +126,11 @@ def distill(
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.methods import import_method
     from noisyteacher.pipeline import DistillSettings, FileOptions, gather, run_distill
+    from noisyteacher.pipeline.defaults import named_student
 
     say = _quiet if json else _say
     settings = DistillSettings(
-        student=student,
+        student=named_student(student),
         methods=tuple(import_method(text) for text in method or ()),
         compare=compare,
         quick=quick,

@@ -14,8 +14,15 @@ EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onn
 
 
 def export(
-    student: Annotated[Path, typer.Argument(help="A saved student's folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="STUDENT", help="A saved student's folder.")],
     onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    student: Annotated[
+        str | None,
+        typer.Option(
+            help="A student that is a network of your own: package.module:name, which is imported "
+            "and run."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -26,11 +33,12 @@ def export(
     of them. Needs `pip install 'noisyteacher[onnx]'`.
     """
     from noisyteacher.pipeline import load_student
+    from noisyteacher.pipeline.defaults import import_network
     from noisyteacher.pipeline.export import export_onnx, input_names
 
     if onnx.exists() and not overwrite:
         raise InputError(f"{onnx} exists already; --overwrite would replace it.")
-    loaded = load_student(student)
+    loaded = load_student(folder, None if student is None else import_network(student))
     export_onnx(loaded, onnx)
     summary = {
         "file": str(onnx),

@@ -251,7 +251,7 @@ def _load_tokenizer(name: str) -> Any:
             "Tokenizers need transformers: install it with `pip install noisyteacher[hf]`."
         ) from error
     try:
-        return AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"No tokenizer could be loaded from {name!r}: {error}") from error
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +23,7 @@ from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
-from noisyteacher.models import BagLinear, Linear
+from noisyteacher.models import BagLinear, CustomModel, Linear, ModelLike, ModelSpec, as_spec
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
 
@@ -38,8 +40,9 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     ``Pipeline(..., transform_input=["X_pool"])`` transforms what is inside them like X.
 
     Args:
-        student: "linear", or a function (number of features, number of classes) -> torch module
-            from (b, features) to logits; settings with ``build()``, as ``models.MLP``, will do too.
+        student: "linear"; a torch module from (b, features) to logits, of which every fit trains a
+            copy, or a function that makes one, without arguments or of the numbers of features
+            and classes; or the settings of a model, or the class of such settings (``models.MLP``).
         method: how to use the teacher's labels, also as text; None is ``SLaM()``.
         classes: all classes, in the order of the teacher's columns; None takes those of y, sorted.
         steps: number of optimiser steps (Adam, the rate falling along a cosine).
@@ -60,7 +63,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
     def __init__(
         self,
-        student: str | Callable[[int, int], Any] = "linear",
+        student: str | ModelLike | Callable[[int, int], Any] = "linear",
         *,
         method: Method | str | None = None,
         classes: Sequence[Any] | None = None,
@@ -266,14 +269,13 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             if self.student != "linear":
                 raise InputError(f'student is "linear" or a function, not {self.student!r}.')
             return BagLinear(features, classes) if bags else Linear(features, classes)
-        if isinstance(self.student, nn.Module) or not callable(self.student):
-            raise InputError(
-                "student must be a function (features, classes) -> torch module, as every fit "
-                f"makes a new one; not {type(self.student).__name__}."
-            )
         if bags:
             raise InputError("A student of your own needs dense rows, and X is sparse.")
-        return _OwnStudent(self.student, features, classes)
+        student: Any = self.student
+        if _takes_arguments(student):
+            student = partial(student, features, classes)
+        own = as_spec(student)
+        return replace(own, classes=classes) if isinstance(own, CustomModel) else own
 
     @torch.no_grad()
     def _probs(self, X: Any) -> np.ndarray:
@@ -285,20 +287,12 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         return np.asarray(logits.softmax(1).numpy())
 
 
-@dataclass(frozen=True)
-class _OwnStudent:
-    """A user's function as settings that build a model."""
-
-    make: Callable[[int, int], Any]
-    features: int
-    classes: int
-
-    def build(self) -> nn.Module:
-        made = self.make(self.features, self.classes)
-        network = made.build() if hasattr(made, "build") else made
-        if not isinstance(network, nn.Module):
-            raise InputError(f"student must return a torch module, not {type(network).__name__}.")
-        return network
+def _takes_arguments(student: Any) -> bool:
+    """Whether it is a function of the numbers of features and classes, not of nothing."""
+    if isinstance(student, nn.Module | ModelSpec) or not callable(student):
+        return False
+    told = inspect.signature(student).parameters.values()
+    return any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in told)
 
 
 def _unwrapped(value: Any) -> Any:

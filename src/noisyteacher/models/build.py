@@ -1,17 +1,23 @@
-"""Model settings as JSON and back."""
+"""Which model is meant: settings of ours, a network of the user's own, or a saved config."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
-from typing import Any
+from dataclasses import MISSING, Field, fields, replace
+from typing import Any, TypeAlias
+
+from torch import nn
 
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.models.custom import CustomModel, Factory
 from noisyteacher.models.linear import MLP, BagLinear, BagMLP, Linear
 from noisyteacher.models.mobilenet import MobileNet
 from noisyteacher.models.resnet import ResNetCifar, ResNetImageNet
 from noisyteacher.models.spec import ModelSpec
 from noisyteacher.models.text_encoder import TextEncoder
+
+# Settings of a model, or a network of the user's own.
+ModelLike: TypeAlias = ModelSpec | nn.Module | Factory
 
 SPECS: dict[str, type[ModelSpec]] = {
     spec.__name__: spec
@@ -26,10 +32,38 @@ SPECS: dict[str, type[ModelSpec]] = {
         TextEncoder,
     )
 }
+_CUSTOM = CustomModel.__name__
+
+
+def as_spec(model: ModelLike) -> ModelSpec:
+    """Settings as they are; a module, or a function that makes one, as ``CustomModel``."""
+    if isinstance(model, CustomModel) or type(model) in SPECS.values():
+        return model  # type: ignore[return-value]  # all of these are settings
+    if isinstance(model, nn.Module):
+        # A copy: the caller may go on to train the module.
+        return CustomModel(CustomModel(model).build().module)
+    if isinstance(model, ModelSpec):
+        return CustomModel(model.build, model.classes)
+    if callable(model):
+        return CustomModel(model)
+    raise InputError(
+        "A model is given by its settings, as a torch module, or as a function without arguments "
+        f"that makes one, not as {model!r}."
+    )
 
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:
-    """Settings as a dict that JSON can hold: ``{"model": "ResNetCifar", "depth": 56, ...}``."""
+    """Settings as a dict that JSON can hold: ``{"model": "ResNetCifar", "depth": 56, ...}``.
+
+    Of a network of the user's own it holds the name, for readers; its code is never saved.
+    """
+    if isinstance(spec, CustomModel):
+        return {
+            "model": _CUSTOM,
+            "factory": spec.name,
+            "classes": spec.classes,
+            "words": spec.words,
+        }
     name = type(spec).__name__
     if SPECS.get(name) is not type(spec):
         raise InputError(f"{spec!r} is not the settings of a model; known: {', '.join(SPECS)}.")
@@ -40,11 +74,28 @@ def to_config(spec: ModelSpec) -> dict[str, Any]:
     return {"model": name, **as_json}
 
 
-def from_config(config: Mapping[str, Any]) -> ModelSpec:
-    """The settings that ``to_config`` wrote; anything unknown, missing or wrong is refused."""
+def from_config(config: Mapping[str, Any], custom: ModelLike | None = None) -> ModelSpec:
+    """The settings that ``to_config`` wrote; anything unknown, missing or wrong is refused.
+
+    ``custom`` is the network itself where the config only names one of the user's own; nothing is
+    ever imported by that name.
+    """
     if not isinstance(config, Mapping):
         raise InputError(f"A model's config must be a dict, not {config!r}.")
     name = config.get("model")
+    if name == _CUSTOM:
+        if custom is None:
+            raise InputError(
+                f"The student is a network of your own, {config.get('factory')!r}, and its code is "
+                "not saved with it: pass the module, or the function that makes it, as student= "
+                "(--student module:name)."
+            )
+        spec = as_spec(custom)
+        if not isinstance(spec, CustomModel):
+            raise InputError(f"The student is {config.get('factory')!r}, not {spec!r}.")
+        return replace(spec, classes=config["classes"], words=config["words"])
+    if custom is not None:
+        raise InputError(f"The student is a {name}, which is loaded without student= (--student).")
     if not isinstance(name, str) or name not in SPECS:
         raise InputError(f"Unknown model {name!r}; known: {', '.join(SPECS)}.")
     kind = SPECS[name]

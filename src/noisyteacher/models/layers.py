@@ -142,10 +142,12 @@ class SyncNormAct(nn.SyncBatchNorm):
 
 
 def synchronize(model: nn.Module) -> None:
-    """Replace every NormAct inside ``model`` by a SyncNormAct of the same tensors, in place."""
+    """Let every batch norm inside ``model`` use the statistics of all processes, in place."""
     for name, child in model.named_children():
         if isinstance(child, NormAct):
             setattr(model, name, SyncNormAct(child))
+        elif isinstance(child, nn.modules.batchnorm._BatchNorm):
+            setattr(model, name, nn.SyncBatchNorm.convert_sync_batchnorm(child))
         else:
             synchronize(child)
 

@@ -45,6 +45,17 @@ class Network(nn.Module):
         return self.classify(self.embed(x))
 
 
+def embed_and_classify(network: Network, x: Any) -> tuple[Tensor, Tensor]:
+    """The embedding (b, d) and the logits (b, L) of a batch.
+
+    One pass, except for a network of the user's own that cannot classify embeddings.
+    """
+    embedding = network.embed(x)
+    if getattr(network, "classifies_embeddings", True):
+        return embedding, network.classify(embedding)
+    return embedding, network(x)
+
+
 class ModelSpec(ABC):
     """The settings of one architecture; a subclass is a frozen dataclass that JSON can hold."""
 

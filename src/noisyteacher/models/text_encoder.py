@@ -73,11 +73,14 @@ class TextEncoder(ModelSpec):
             if self.pretrained:
                 with _quiet_loading(transformers):
                     model, told = auto.from_pretrained(
-                        self.path_or_name, num_labels=self.classes, output_loading_info=True
+                        self.path_or_name,
+                        num_labels=self.classes,
+                        output_loading_info=True,
+                        trust_remote_code=False,
                     )
                 self._warn_of_random(model, told["missing_keys"])
             else:
-                model = auto.from_config(self._architecture(transformers))
+                model = auto.from_config(self._architecture(transformers), trust_remote_code=False)
         except RuntimeError as error:
             raise InputError(
                 f"TextEncoder: the weights of {self.path_or_name!r} do not fit a classifier of "
@@ -104,7 +107,7 @@ class TextEncoder(ModelSpec):
     def _architecture(self, transformers: ModuleType) -> Any:
         if self.config is None:
             return transformers.AutoConfig.from_pretrained(
-                self.path_or_name, num_labels=self.classes
+                self.path_or_name, num_labels=self.classes, trust_remote_code=False
             )
         kind = type(transformers.AutoConfig.for_model(self.config["model_type"]))
         return kind.from_dict(dict(self.config), num_labels=self.classes)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.user_code import import_user_module
 from noisyteacher.data import Featurizer, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
 from noisyteacher.data.input_format import InputFormat
@@ -13,37 +15,59 @@ from noisyteacher.models import (
     MLP,
     BagLinear,
     BagMLP,
+    CustomModel,
     Linear,
     MobileNet,
+    ModelLike,
     ModelSpec,
     ResNetCifar,
     ResNetImageNet,
     TextEncoder,
+    as_spec,
 )
 from noisyteacher.train import Adam, Cosine, Steps, TrainConfig
 
 AUTO = "auto"
 HELP = (
     "auto; linear or mlp (text, tables); resnet20, resnet56, ... (images), resnet18 or resnet50 "
-    "(photographs), mobilenet; or, for text, a Hugging Face encoder's name or folder"
+    "(photographs), mobilenet; for text, a Hugging Face encoder's name or folder; or "
+    "package.module:name, a network of your own, which is imported and run"
 )
 _IMAGENET_DEPTHS = (18, 50)
+_MOST_WORDS = 50_000  # of dense rows of texts
 _SMALLEST_BATCH = 32  # where the data is too small for 4 of the usual size
 
 
-def featurizer_for(student: str | ModelSpec) -> Featurizer:
+def import_network(text: str) -> ModelSpec:
+    """The network of the user's own that ``package.module:name`` names, imported from there."""
+    module, _, name = text.partition(":")
+    if not module or not name.isidentifier():
+        raise InputError(f"A network of your own is named package.module:name, not {text!r}.")
+    found: ModelLike | None = getattr(import_user_module(module), name, None)
+    if found is None:
+        raise InputError(f"The module {module} has no {name}.")
+    return as_spec(found)
+
+
+def named_student(text: str) -> str | ModelSpec:
+    """A student as a command line names it; ``package.module:name`` is imported."""
+    return import_network(text) if ":" in text and not Path(text).exists() else text
+
+
+def featurizer_for(student: str | ModelLike) -> Featurizer:
     """How this student reads texts: a tokenizer for encoders, else TF-IDF, not fitted yet."""
     if isinstance(student, TextEncoder):
         return Tokens(student.path_or_name)
-    if isinstance(student, ModelSpec) or student in (AUTO, "linear", "mlp"):
+    if not isinstance(student, str) or student in (AUTO, "linear", "mlp"):
         return Tfidf()
     return Tokens(student)
 
 
-def student_for(student: str | ModelSpec, inputs: InputFormat, classes: int) -> ModelSpec:
-    """The settings that a name such as "auto", "mlp" or "resnet20" stands for."""
-    if isinstance(student, ModelSpec):
-        return student
+def student_for(student: str | ModelLike, inputs: InputFormat, classes: int) -> ModelSpec:
+    """The settings that a name such as "auto", "mlp" or "resnet20" stands for, or a network."""
+    if not isinstance(student, str):
+        spec = as_spec(student)
+        return _custom(spec, inputs, classes) if isinstance(spec, CustomModel) else spec
     if inputs.kind == "text":
         if isinstance(inputs.featurizer, Tokens):
             return TextEncoder(inputs.featurizer.tokenizer, classes)
@@ -56,6 +80,23 @@ def student_for(student: str | ModelSpec, inputs: InputFormat, classes: int) -> 
             return MLP(inputs.features, classes)
         raise InputError(f"A student of tables is linear or mlp, not {student!r}.")
     return _image_student(student, inputs, classes)
+
+
+def _custom(spec: CustomModel, inputs: InputFormat, classes: int) -> CustomModel:
+    """With the classes of the data, and for texts with what the network is to read."""
+    featurizer = inputs.featurizer
+    if featurizer is None:
+        return replace(spec, classes=classes)
+    if isinstance(featurizer, Tokens):
+        return replace(spec, classes=classes, words=None)
+    words = featurizer.max_features if isinstance(featurizer, Tfidf) else featurizer.features
+    if words > _MOST_WORDS:
+        raise InputError(
+            f"A network of your own reads texts as TF-IDF rows of at most {_MOST_WORDS} words, and "
+            f"this featurizer has {words}: give featurizer=Tfidf(max_features=20000), or "
+            "featurizer=Tokens(...) to a network that takes input_ids and attention_mask."
+        )
+    return replace(spec, classes=classes, words=words)
 
 
 def _image_student(student: str, inputs: InputFormat, classes: int) -> ModelSpec:
@@ -78,7 +119,8 @@ def training_for(kind: Kind, spec: ModelSpec, rows: int) -> TrainConfig:
     The text settings are those measured on reviews: 12 epochs of at least 50 steps, batches of
     256, one cycle up to a rate of 0.02, gold rows repeated 5 times.
     """
-    if isinstance(spec, TextEncoder):
+    reads_tokens = isinstance(spec, CustomModel) and kind == "text" and spec.words is None
+    if isinstance(spec, TextEncoder) or reads_tokens:
         optimizer = Adam(3e-5, weight_decay=0.01)
         return TrainConfig(3, 32, optimizer, Cosine(warmup=0.1), gold_repeat=5)
     if kind == "text":

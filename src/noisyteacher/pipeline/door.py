@@ -11,7 +11,7 @@ from noisyteacher.core.errors import InputError, warn
 from noisyteacher.data import Featurizer
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
-from noisyteacher.models import ModelSpec
+from noisyteacher.models import ModelLike
 from noisyteacher.pipeline.defaults import AUTO
 from noisyteacher.pipeline.outcome import Distilled
 from noisyteacher.pipeline.run import DistillSettings, run_distill
@@ -22,7 +22,7 @@ from noisyteacher.train import TrainConfig
 
 
 def distill(
-    student: str | ModelSpec = AUTO,
+    student: str | ModelLike = AUTO,
     *,
     gold: ExamplesLike,
     pool: ExamplesLike,
@@ -54,7 +54,9 @@ def distill(
 
     Args:
         student: "auto", "linear", "mlp", "resnet20", ..., a Hugging Face encoder's name or folder,
-            or the settings of a model.
+            the settings of a model, or a network of your own: a torch module, whose weights are
+            where training starts, or a function without arguments that makes one
+            (``models.CustomModel`` says what it must read and return).
         gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. V and S
             are split off the gold set where not given. Test examples take no part in any choice.
         pool: a path, a dataset or (ids, inputs).

@@ -22,6 +22,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Tokens
 from noisyteacher.data.input_format import RawInputs
+from noisyteacher.models import CustomNetwork
 from noisyteacher.pipeline.student import Student
 
 OPSET = 18
@@ -39,18 +40,23 @@ def export_onnx(student: Student, path: str | Path) -> Path:
         warnings.simplefilter("ignore")  # of the exporter, about its own workings
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         file = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            wrapped,
-            examples,
-            str(file),
-            input_names=list(names),
-            output_names=["logits"],
-            dynamic_shapes={"inputs": tuple({0: batch} for _ in names)},
-            opset_version=OPSET,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+        try:
+            torch.onnx.export(
+                wrapped,
+                examples,
+                str(file),
+                input_names=list(names),
+                output_names=["logits"],
+                dynamic_shapes={"inputs": tuple({0: batch} for _ in names)},
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        except Exception as error:
+            if not isinstance(wrapped.network, CustomNetwork):
+                raise
+            raise _not_exported(wrapped.network.name) from error
         write_atomic(path, _with_classes(file, student))
     return path
 
@@ -94,11 +100,20 @@ def _dummy(student: Student) -> RawInputs:
     return np.zeros((2, *student.inputs.size, 3), np.uint8)
 
 
+def _not_exported(network: str) -> InputError:
+    return InputError(
+        f"{network} cannot be written as ONNX for any number of examples; its code may branch on "
+        "values, or fix the number: write x.shape[0] where it has len(x)."
+    )
+
+
 def _with_classes(file: Path, student: Student) -> bytes:
     """The file's bytes with the class names in its metadata."""
     import onnx
 
     model = onnx.load(str(file))
+    if any(not given.type.tensor_type.shape.dim[0].dim_param for given in model.graph.input):
+        raise _not_exported(repr(student.spec))
     classes = orjson.dumps(student.classes).decode()
     onnx.helper.set_model_props(model, {"classes": classes, "kind": student.inputs.kind})
     made: bytes = model.SerializeToString()
@@ -114,6 +129,8 @@ class _Whole(nn.Module):
         self.network.load_state_dict(student.state)
         self.network.eval()
         self.views, self.images = student.inputs.views(), student.inputs.kind == "image"
+        if isinstance(self.network, CustomNetwork):
+            return
         for module in list(self.network.modules()):
             for name, child in module.named_children():
                 if isinstance(child, nn.EmbeddingBag):

@@ -23,8 +23,7 @@ from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.input_format import InputFormat, fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, Method, check_store
-from noisyteacher.models import ModelSpec, TextEncoder
-from noisyteacher.models.build import to_config
+from noisyteacher.models import ModelLike, ModelSpec, TextEncoder
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
 from noisyteacher.pipeline.card import write_card
 from noisyteacher.pipeline.defaults import AUTO, featurizer_for, student_for, training_for
@@ -42,7 +41,16 @@ from noisyteacher.runs.comparison import (
     find_examples,
     sample_rows,
 )
-from noisyteacher.train import Inputs, Job, Problem, TrainConfig, TrainData, Trained, train
+from noisyteacher.train import (
+    Inputs,
+    Job,
+    Problem,
+    TrainConfig,
+    TrainData,
+    Trained,
+    check_model,
+    train,
+)
 
 _AUDIT_REPLICATES = 200
 
@@ -51,7 +59,7 @@ _AUDIT_REPLICATES = 200
 class DistillSettings:
     """What is tried and how it is trained; None and "auto" are the defaults for the data."""
 
-    student: str | ModelSpec = AUTO
+    student: str | ModelLike = AUTO
     methods: tuple[Method, ...] = ()  # instead of the recommended one and the default
     compare: bool = False
     quick: bool = False
@@ -157,8 +165,8 @@ def _run(
     where = choose_device(device)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
+    check_model(run.spec, run.problem.data, settings.methods, where)
     if folder is not None:
-        to_config(run.spec)  # a student that cannot be saved is refused before it is trained
         claim_folder(folder, task, run.spec, run.config, settings.seed, inputs)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
     found = _audit_teacher(task, say)

@@ -26,7 +26,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
 from noisyteacher.data.input_format import RawInputs
-from noisyteacher.models import ModelSpec, Network, from_config, to_config
+from noisyteacher.models import ModelLike, ModelSpec, Network, from_config, to_config
 
 FORMAT = "noisyteacher.Student"
 VERSION = 1
@@ -121,7 +121,11 @@ def _write(folder: Path, student: Student, card: str) -> None:
         "inputs": student.inputs.to_json(),
         "about": student.about,
     }
-    weights = {name: value.detach().cpu().contiguous() for name, value in student.state.items()}
+    # Copies: weights that share memory, as tied layers do, cannot be saved as they are.
+    weights = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in student.state.items()
+    }
     write_atomic(folder / _WEIGHTS, save(weights))
     if student.inputs.featurizer is not None:
         _write_featurizer(folder, student.inputs.featurizer)
@@ -135,7 +139,8 @@ def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
         from transformers import AutoTokenizer
 
         # A folder that is moved to another machine must still find its tokenizer.
-        AutoTokenizer.from_pretrained(featurizer.tokenizer).save_pretrained(folder / _TOKENIZER)
+        tokenizer = AutoTokenizer.from_pretrained(featurizer.tokenizer, trust_remote_code=False)
+        tokenizer.save_pretrained(folder / _TOKENIZER)
 
 
 def _put_in_place(temporary: Path, folder: Path) -> None:
@@ -177,8 +182,12 @@ def is_student(folder: str | Path) -> bool:
         return False
 
 
-def load_student(folder: str | Path) -> Student:
-    """Read a student back; it predicts as it did when saved."""
+def load_student(folder: str | Path, student: ModelLike | None = None) -> Student:
+    """Read a student back; it predicts as it did when saved.
+
+    ``student`` is the network where it is one of the caller's own: the module, or the function
+    that makes it. The folder holds its weights and its name, and no code is imported by that name.
+    """
     folder = Path(folder)
     if not folder.exists():
         # Read where it lies: the one that replaces it may still be at work.
@@ -195,18 +204,20 @@ def load_student(folder: str | Path) -> Student:
     try:
         weights = load_file(folder / _WEIGHTS)
         inputs = InputFormat.from_json(config["inputs"], _read_featurizer(folder))
-        student = Student(
-            from_config(config["model"]),
+        loaded = Student(
+            from_config(config["model"], student),
             weights,
             tuple(config["classes"]),
             inputs,
             config["about"],
         )
-        student.network  # noqa: B018  weights that do not fit are found now
+        loaded.network  # noqa: B018  weights that do not fit are found now
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
-        first_line = str(error).partition("\n")[0]
-        raise InputError(f"{folder} is damaged ({first_line}); save it anew.") from error
-    return student
+        told = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        if student is not None and isinstance(error, RuntimeError):
+            raise InputError(f"The weights in {folder} do not fit student=: {told}") from error
+        raise InputError(f"{folder} is damaged ({told}); save it anew.") from error
+    return loaded
 
 
 def _read_config(folder: Path) -> Any:

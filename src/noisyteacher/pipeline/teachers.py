@@ -219,7 +219,7 @@ def _hugging_face(model: str, max_length: int) -> Student:
             "install it with `pip install 'noisyteacher[hf]'`."
         ) from error
     try:
-        config = AutoConfig.from_pretrained(model)
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{model} is neither a saved student, nor a Hugging Face classifier, nor "

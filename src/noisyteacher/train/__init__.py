@@ -13,7 +13,7 @@ from noisyteacher.train.config import (
     TrainConfig,
 )
 from noisyteacher.train.engine import Accuracy, Trained, train
-from noisyteacher.train.job import BuildsModel, Job, Problem, TrainData, ValRole
+from noisyteacher.train.job import BuildsModel, Job, Problem, TrainData, ValRole, check_model
 
 __all__ = [
     "IMAGENET_STEPS",
@@ -34,5 +34,6 @@ __all__ = [
     "TrainData",
     "Trained",
     "ValRole",
+    "check_model",
     "train",
 ]

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.machine import choose_device
 from noisyteacher.core.progress import ProgressDisplay
+from noisyteacher.models import CustomModel
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,
@@ -86,6 +87,7 @@ class _Session:
     deadline: float  # of time.monotonic(); no epoch is begun that would likely end later
     data_digest: str = ""
     last_epoch: float = 0.0  # how long it took, of whichever cohort
+    uncaptured: set[str] = field(default_factory=set)  # networks that no CUDA graph can hold
 
     def checkpoint(self, job: Job) -> Path | None:
         return self.folder and checkpoint_path(self.folder, job.name)
@@ -204,13 +206,34 @@ class _Runner:
     def build(self) -> None:
         """Put the student on the device, captured where possible, in its stored state."""
         session = self.session
-        self.run = StudentRun(self.job, session.data, session.config, session.processes)
+        self.run = self._fresh_run()
         in_time = time.monotonic() < session.deadline
         if self.run.on_gpu and session.processes.count == 1 and in_time:
-            self.run.capture()
+            self._capture(self.run)
         if self.stored is not None:
             self.run.load_state(self.stored)
         self.good = self.run.state()
+
+    def _fresh_run(self) -> StudentRun:
+        session = self.session
+        return StudentRun(self.job, session.data, session.config, session.processes)
+
+    def _capture(self, run: StudentRun) -> None:
+        """Capture the student's step; a network of the user's own may turn out to be unfit."""
+        model, session = self.job.model, self.session
+        if not isinstance(model, CustomModel):
+            run.capture()
+            return
+        if model.name in session.uncaptured:
+            return
+        problem = run.try_capture()
+        if problem is not None:
+            session.uncaptured.add(model.name)
+            session.progress.say(
+                f"{model.name} cannot be captured in a CUDA graph ({problem}), so it is trained "
+                "without one, which is slower."
+            )
+            self.run = self._fresh_run()
 
     def end_epoch(self, epoch: int, seconds: float) -> None:
         """Record the epoch just trained; on a NaN loss go back to the last good state."""

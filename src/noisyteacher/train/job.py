@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -14,9 +15,10 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import Inputs, Split, Views
-from noisyteacher.data.tensors import rows_in
+from noisyteacher.data.tensors import gather_rows, rows_in, to_device
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import PRETRAINED, Method, Prepared, Rows, fit_and_prepare
+from noisyteacher.methods import EMBEDDINGS, PRETRAINED, Method, Prepared, Rows, fit_and_prepare
+from noisyteacher.models import CustomModel
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _DIGEST_ROWS = 1000  # of a hundred gigabytes of images, all would take minutes
@@ -62,6 +64,29 @@ class BuildsModel(Protocol):
     """Settings that make a model: those of ``models``, or a user's own."""
 
     def build(self) -> nn.Module: ...
+
+
+def check_model(
+    model: BuildsModel,
+    data: TrainData,
+    methods: Iterable[Method] = (),
+    device: torch.device | str = "cpu",
+) -> None:
+    """Refuse a network of the user's own that cannot read the data or lacks what a method needs.
+
+    For callers that train other things first: ``train`` itself looks again at each student.
+    """
+    if not isinstance(model, CustomModel):
+        return
+    some = gather_rows(data.inputs, torch.arange(min(2, rows_in(data.inputs))))
+    wanting = [repr(method) for method in methods if EMBEDDINGS in method.needs]
+    with torch.random.fork_rng(devices=[]):
+        network = replace(model, classes=data.classes).build().to(device)
+        network.check(
+            data.views.plain(to_device([some], torch.device(device))),
+            embedding_for=wanting[0] if wanting else None,
+            training=True,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs, Views
 from noisyteacher.data.tensors import gather_rows, rows_in, to_device
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.models import Network
+from noisyteacher.models import Network, embed_and_classify
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.job import BuildsModel
 
@@ -80,8 +80,8 @@ def _predict(
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
         if not embeddings:
             return network(shown).float(), None
-        embedding = network.embed(shown)
-        return network.classify(embedding).float(), embedding.float()
+        embedding, logits = embed_and_classify(network, shown)
+        return logits.float(), embedding.float()
 
 
 def _view_statistics(

@@ -20,7 +20,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs, Views
 from noisyteacher.data.tensors import gather_rows, join_batches, rows_in, to_device
 from noisyteacher.methods import EMBEDDINGS, Batch, Columns, Output
-from noisyteacher.models import Network, synchronize
+from noisyteacher.models import CustomNetwork, Network, embed_and_classify, synchronize
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.job import Job, TrainData
@@ -79,6 +79,8 @@ class StudentRun:
                 raise InputError(
                     f"The model has {classes} classes, the labels have {self.data.classes}."
                 )
+            if isinstance(self.model, CustomNetwork):
+                self._check_custom(self.model)
             self.modules = job.method.modules(self.model, job.prepared.columns)
         if job.init is not None:
             self.model.load_state_dict(job.init)
@@ -89,6 +91,14 @@ class StudentRun:
             self.modules.to(self.device)
         self.parameters = [p for p in self._parameters() if p.requires_grad]
         self.optimizer = self.config.optimizer.build(self.parameters, self.on_gpu)
+
+    def _check_custom(self, model: CustomNetwork) -> None:
+        """Refuse a network of the user's own that does not fit, and measure its embedding."""
+        model.to(self.device)
+        first = torch.arange(min(2, self.data.train_rows), device=self.device)
+        shown = self.data.views.plain(gather_rows(self.data.inputs, first))
+        method = self.job.method
+        model.check(shown, embedding_for=repr(method) if EMBEDDINGS in method.needs else None)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         yield from self.model.parameters()
@@ -210,8 +220,7 @@ class StudentRun:
             shown = [self.processes.share_of(view) for view in shown]
         with self._autocast():
             if EMBEDDINGS in method.needs:
-                embedding = self.model.embed(join_batches(shown))
-                logits = self.model.classify(embedding)
+                embedding, logits = embed_and_classify(self.model, join_batches(shown))
             else:
                 embedding, logits = None, self.model(join_batches(shown))
         parts = logits.float().chunk(len(shown))
@@ -292,6 +301,24 @@ class StudentRun:
         # The warm-up steps trained the student: undo them.
         self.load_state(before)
         torch.cuda.synchronize(self.device)
+
+    def try_capture(self) -> str | None:
+        """``capture``, or one line on why it is impossible; then this object cannot be used."""
+        stream = torch.cuda.current_stream(self.device)
+        try:
+            self.capture()
+            return None
+        except RuntimeError as error:
+            # Ending the capture fails too, and says less than what made it fail.
+            problem = str(error.__context__ or error).strip().partition("\n")[0]
+            if "captur" not in problem:
+                raise
+        # PyTorch leaves the stream of a failed capture current, and the default generator in it.
+        torch.cuda.set_stream(stream)
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        generator.graphsafe_set_state(torch.Generator(self.device))
+        torch.cuda.synchronize(self.device)
+        return problem
 
     def _record(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         with self.on_stream():
