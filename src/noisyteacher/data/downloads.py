@@ -173,6 +173,11 @@ class _Edition:
     labels: str
     names: str
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The files: batches of the training part, that of the test part, the classes' names."""
+        return (*self.train, self.test, self.meta)
+
 
 _EDITIONS = (
     _Edition(
@@ -201,59 +206,48 @@ def find_cifar(place: Path, options: ReadOptions) -> Found | None:
     for edition in _EDITIONS:
         for archive in (place, place / edition.archive):
             if archive.name == edition.archive and archive.is_file():
-                return Found(
-                    "CIFAR", (archive,), _cifar_reader(edition, _from_archive(archive, edition))
-                )
+                read = partial(_read_cifar, edition, archive, _members_of_archive)
+                return Found("CIFAR", (archive,), read)
         for folder in (place, place / edition.folder):
-            files = tuple(folder / name for name in (*edition.train, edition.test, edition.meta))
+            files = tuple(folder / name for name in edition.members)
             if all(file.is_file() for file in files):
-                return Found("CIFAR", files, _cifar_reader(edition, _from_folder(folder)))
+                read = partial(_read_cifar, edition, folder, _members_of_folder)
+                return Found("CIFAR", files, read)
     return None
 
 
-def _from_folder(folder: Path) -> Callable[[], Callable[[str], tuple[str, bytes]]]:
-    return lambda: lambda name: (str(folder / name), (folder / name).read_bytes())
+def _members_of_folder(folder: Path, edition: _Edition) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in edition.members]
 
 
-def _from_archive(
-    archive: Path, edition: _Edition
-) -> Callable[[], Callable[[str], tuple[str, bytes]]]:
-    def open_all() -> Callable[[str], tuple[str, bytes]]:
+def _members_of_archive(archive: Path, edition: _Edition) -> list[bytes]:
+    wanted = [f"{edition.folder}/{name}" for name in edition.members]
+    found: dict[str, bytes] = {}
+    try:
         # One pass: seeking back in a gzip stream would unpack it again for every member.
-        wanted = {f"{edition.folder}/{n}" for n in (*edition.train, edition.test, edition.meta)}
-        found: dict[str, bytes] = {}
-        try:
-            with tarfile.open(archive, "r:gz") as tar:
-                for member in tar:
-                    opened = tar.extractfile(member) if member.name in wanted else None
-                    if opened is not None:
-                        found[member.name] = opened.read()
-        except (OSError, EOFError, tarfile.TarError) as error:
-            raise InputError(f"{archive} is not a readable archive: {error}.") from error
-
-        def member_bytes(name: str) -> tuple[str, bytes]:
-            path = f"{edition.folder}/{name}"
-            if path not in found:
-                raise InputError(f"{archive} has no member {path}.")
-            return f"{archive}:{path}", found[path]
-
-        return member_bytes
-
-    return open_all
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                opened = tar.extractfile(member) if member.name in wanted else None
+                if opened is not None:
+                    found[member.name] = opened.read()
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise InputError(f"{archive} is not a readable archive: {error}.") from error
+    absent = [name for name in wanted if name not in found]
+    if absent:
+        raise InputError(f"{archive} has no member {absent[0]}.")
+    return [found[name] for name in wanted]
 
 
-def _cifar_reader(
-    edition: _Edition, opener: Callable[[], Callable[[str], tuple[str, bytes]]]
-) -> Callable[[], RawData]:
-    def read() -> RawData:
-        member = opener()
-        meta = load_batch(*member(edition.meta))
-        names = tuple(_text(name) for name in meta[edition.names])
-        train = _cifar_part("train", [load_batch(*member(n)) for n in edition.train], edition)
-        test = _cifar_part("test", [load_batch(*member(edition.test))], edition)
-        return RawData("image", train, test, names)
-
-    return read
+def _read_cifar(
+    edition: _Edition, place: Path, read: Callable[[Path, _Edition], list[bytes]]
+) -> RawData:
+    *batches, meta = (
+        load_batch(f"{place}/{name}", data)
+        for name, data in zip(edition.members, read(place, edition), strict=True)
+    )
+    names = tuple(_text(name) for name in meta[edition.names])
+    train = _cifar_part("train", batches[:-1], edition)
+    return RawData("image", train, _cifar_part("test", batches[-1:], edition), names)
 
 
 def _cifar_part(name: str, batches: list[dict[str, Any]], edition: _Edition) -> RawPart:
