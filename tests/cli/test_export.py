@@ -61,7 +61,7 @@ def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
 def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
     pytest.importorskip("onnxscript", reason="the extra [onnx] is not installed")
-    from noisyteacher.pipeline.export import onnx_inputs
+    from noisyteacher.pipeline.onnx_export import onnx_inputs
 
     student, inputs = student_of(kind, tmp_path / "encoder")
     save_student(tmp_path / "s", student)

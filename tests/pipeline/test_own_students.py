@@ -28,7 +28,7 @@ from noisyteacher.methods import VID, GoldOnly, SLaM
 from noisyteacher.models import MLP, CustomModel, TextEncoder
 from noisyteacher.pipeline import Student, load_student, save_student
 from noisyteacher.pipeline.defaults import student_for, training_for
-from noisyteacher.pipeline.export import export_onnx, onnx_inputs
+from noisyteacher.pipeline.onnx_export import export_onnx, onnx_inputs
 from noisyteacher.train import Adam, TrainConfig
 from tiny_encoder import save_classifier
 from user_files import MOODS, digits, noisy_probs, reviews, write_digit_folders
@@ -141,6 +141,7 @@ def test_bench_trains_it_once(tmp_path: Path) -> None:
         pretraining=None,
     )
     rows = run_recipe(recipe, tmp_path, device="cpu", quiet=True)
+    assert run("report", tmp_path).exit_code == 0
     assert sorted(row.method for row in rows) == ["GoldOnly()"] * 2 + ["SLaM()"] * 2
     stored = (tmp_path / "results.jsonl").read_bytes()
     assert run_recipe(recipe, tmp_path, device="cpu", quiet=True) == rows
@@ -363,11 +364,16 @@ def test_the_command_line_imports_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "--student module:name" in str(run("export", folder, "--onnx", "s.onnx").exception)
     done = run("export", folder, "--student", "my_models:net", "--onnx", "s.onnx")
     assert done.exit_code == 0, (done.output, done.exception)
+    done = run("label", folder, "pool", "--student", "my_models:net", "--out", "again")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert len(TeacherLabels.open("again")) == 80
+    done = run("report", "run")
+    assert done.exit_code == 0, (done.output, done.exception)
     for name, told in (
-        ("my_models:nothing", "The module my_models has no nothing"),
+        ("my_models:nothing", "there is no nothing in it"),
         ("my_models:number", "not as 3"),
         ("no_such_module:net", "no_such_module cannot be imported"),
-        ("my_models:", "named package.module:name"),
+        ("my_models:", "named package.module:name, not 'my_models:'"),
     ):
         refused = run("distill", *where, "--student", name)
         assert told in str(refused.exception), name

@@ -34,7 +34,7 @@ def export(
     """
     from noisyteacher.pipeline import load_student
     from noisyteacher.pipeline.defaults import import_network
-    from noisyteacher.pipeline.export import export_onnx, input_names
+    from noisyteacher.pipeline.onnx_export import export_onnx, input_names
 
     if onnx.exists() and not overwrite:
         raise InputError(f"{onnx} exists already; --overwrite would replace it.")

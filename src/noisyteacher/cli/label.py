@@ -68,6 +68,13 @@ def label(
     max_length: Annotated[
         int, typer.Option(min=1, help="Tokens per text, for Hugging Face classifiers.")
     ] = 256,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the folder holds a network of your own: package.module:name, which is "
+            "imported and run."
+        ),
+    ] = None,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
     label_column: Annotated[
@@ -93,6 +100,7 @@ def label(
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.pipeline import FileOptions, read_examples
     from noisyteacher.pipeline.bulk import label_files
+    from noisyteacher.pipeline.defaults import import_network
     from noisyteacher.pipeline.teachers import open_teacher
 
     teacher = open_teacher(
@@ -103,6 +111,7 @@ def label(
         embeddings=embeddings,
         view_passes=view_passes,
         max_length=max_length,
+        network=None if student is None else import_network(student),
     )
     options = FileOptions(id_column, text_column, label_column, image_size)
     parts = [read_examples(source, options, labeled=False) for source in sources]

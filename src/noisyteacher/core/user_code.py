@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from noisyteacher.core.errors import InputError
 
@@ -21,3 +22,14 @@ def import_user_module(name: str) -> ModuleType:
         raise
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"The module {name} cannot be imported: {error}.") from error
+
+
+def import_named(text: str) -> Any:
+    """The object that ``package.module:name`` names, imported from there."""
+    module, _, name = text.partition(":")
+    if not module or not name.isidentifier():
+        raise InputError(f"Code of your own is named package.module:name, not {text!r}.")
+    code = import_user_module(module)
+    if not hasattr(code, name):
+        raise InputError(f"{text} cannot be imported: there is no {name} in it.")
+    return getattr(code, name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.user_code import import_user_module
+from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Featurizer, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
 from noisyteacher.data.input_format import InputFormat
@@ -40,13 +40,7 @@ _SMALLEST_BATCH = 32  # where the data is too small for 4 of the usual size
 
 def import_network(text: str) -> ModelSpec:
     """The network of the user's own that ``package.module:name`` names, imported from there."""
-    module, _, name = text.partition(":")
-    if not module or not name.isidentifier():
-        raise InputError(f"A network of your own is named package.module:name, not {text!r}.")
-    found: ModelLike | None = getattr(import_user_module(module), name, None)
-    if found is None:
-        raise InputError(f"The module {module} has no {name}.")
-    return as_spec(found)
+    return as_spec(import_named(text))
 
 
 def named_student(text: str) -> str | ModelSpec:

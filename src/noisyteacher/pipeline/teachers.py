@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.user_code import import_user_module
+from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Dataset, Tokens, Views
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.models import Network, TextEncoder
+from noisyteacher.models import ModelLike, Network, TextEncoder
 from noisyteacher.pipeline.matching import with_features
 from noisyteacher.pipeline.student import Student, is_student, load_student
 from noisyteacher.train.predict import label
@@ -167,14 +167,22 @@ def open_teacher(
     embeddings: bool = False,
     view_passes: int = 0,
     max_length: int = 256,
+    network: ModelLike | None = None,
 ) -> Teacher:
-    """The model that a folder, a Hugging Face name or ``package.module:function`` names."""
-    module, colon, function = model.partition(":")
-    if colon and module and function.isidentifier() and not Path(model).exists():
+    """The model that a folder, a Hugging Face name or ``package.module:function`` names.
+
+    ``network`` is that of a student's folder where it is one of the caller's own.
+    """
+    if ":" in model and not Path(model).exists():
         if embeddings or view_passes:
             raise InputError("Embeddings and view statistics need a model, not a function.")
-        return FunctionTeacher(_import_function(module, function), model, classes, k)
-    student = load_student(model) if is_student(model) else _hugging_face(model, max_length)
+        return FunctionTeacher(_import_function(model), model, classes, k)
+    if is_student(model):
+        student = load_student(model, network)
+    elif network is not None:
+        raise InputError(f"{model} is not a student's folder, which a network could be read into.")
+    else:
+        student = _hugging_face(model, max_length)
     if classes is not None:
         student.classes = _renamed(student.classes, classes, model)
     return ModelTeacher(
@@ -198,15 +206,11 @@ def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[st
     return tuple(names)
 
 
-def _import_function(module: str, function: str) -> Function:
-    code = import_user_module(module)
-    if not hasattr(code, function):
-        raise InputError(f"{module}:{function} cannot be imported: there is no {function} in it.")
-    found = getattr(code, function)
+def _import_function(text: str) -> Function:
+    found: Function = import_named(text)
     if not callable(found):
-        raise InputError(f"{module}:{function} is not a function.")
-    imported: Function = found
-    return imported
+        raise InputError(f"{text} is not a function.")
+    return found
 
 
 def _hugging_face(model: str, max_length: int) -> Student:
