@@ -82,7 +82,8 @@ def plain_seconds(recipe: Recipe, epochs: float, device: str) -> float:
     total = 0.0
     for model, count in examples.items():
         assert isinstance(model, ResNetCifar)
-        rate = plain_loop(data, labels, model.depth, student.batch_size, steps, device)
+        batch = student.batch_size
+        rate = plain_loop(data, labels, model.depth, batch, steps, device).images_per_second
         print(f"plain loop, ResNet-{model.depth}: {rate:,.0f} images/s", flush=True)
         total += count / rate
     return total

@@ -1,4 +1,8 @@
-"""Training speed: the engine against a plain eager PyTorch loop of the same model, in one run.
+"""Training speed: the engine against a plain PyTorch loop of the same model, in one run.
+
+The loop runs twice: eagerly, and with ``torch.compile(mode="reduce-overhead")``, which captures the
+model in CUDA graphs, as the engine does, and is what a user would try first. The eager loop is as
+fast as the host's CPU launches kernels, so the compiled one is the fairer rival.
 
 On a GPU (ResNet-56 v1, 32×32, bfloat16, augmentation and label fetch in):
 
@@ -8,7 +12,8 @@ On a CPU (ResNet-20 v1, float32):
 
     python benchmarks/engine.py --device cpu --csv benchmarks/engine-cpu.csv
 
-Images are random: speed does not depend on what they show.
+The compiled loop needs a C++ compiler and takes a minute to compile, so on a CPU it is left out
+unless ``--compiled`` asks for it. Images are random: speed does not depend on what they show.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -62,19 +68,41 @@ def jobs_for(
     ]
 
 
+class LoopSpeed(NamedTuple):
+    """What a plain loop reached, and how long its first ten steps took (compiling included)."""
+
+    images_per_second: float
+    warm_up_seconds: float
+
+
 def plain_loop(
-    data: TrainData, labels: TeacherLabels, depth: int, batch: int, steps: int, device: str
-) -> float:
-    """Images/s of the loop everyone writes first: eager, same augmentation, labels by index."""
+    data: TrainData,
+    labels: TeacherLabels,
+    depth: int,
+    batch: int,
+    steps: int,
+    device: str,
+    compiled: bool = False,
+) -> LoopSpeed:
+    """The loop everyone writes first: same augmentation, labels by index, PyTorch's own layers.
+
+    ``compiled`` wraps the model in ``torch.compile(mode="reduce-overhead")``; augmentation and
+    optimizer stay eager.
+    """
     NormAct.fused = Conv3x3.fused = False
     model = ResNetCifar(depth=depth, classes=CLASSES, version=1).build().to(device)
     model = model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    if compiled:
+        # Otherwise a second batch size would be compiled for sizes of any kind, and run slower.
+        torch.compiler.reset()
+        model = torch.compile(model, mode="reduce-overhead", dynamic=False)
     images = data.inputs.to(device)
     targets = torch.from_numpy(labels.probs).to(device)
     generator = torch.Generator(device)
     bf16 = device == "cuda"
-    began = 0.0
+    _wait(device)
+    warming = began = time.perf_counter()
     for step in range(-10, steps):
         if step == 0:
             _wait(device)
@@ -88,8 +116,9 @@ def plain_loop(
         loss.backward()
         optimizer.step()
     _wait(device)
+    seconds = time.perf_counter() - began
     NormAct.fused = Conv3x3.fused = True
-    return steps * batch / (time.perf_counter() - began)
+    return LoopSpeed(steps * batch / seconds, began - warming)
 
 
 def engine(
@@ -137,7 +166,7 @@ def _wait(device: str) -> None:
 
 
 def cases(device: str) -> list[tuple[str, int, int, list[Method]]]:
-    """(name, depth, batch, methods); the plain loop is measured per (depth, batch)."""
+    """(name, depth, batch, methods); the plain loops are measured per (depth, batch)."""
     if device == "cpu":
         return [("one student", 20, 128, [Vanilla()]), ("one student, SLaM", 20, 128, [SLaM()])]
     return [
@@ -155,16 +184,26 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--steps", type=int, help="steps per epoch (default 100, 10 on a CPU)")
     parser.add_argument("--only", help="run only the cases whose name holds this text")
+    parser.add_argument(
+        "--compiled",
+        action=argparse.BooleanOptionalAction,
+        help="also time the plain loop with torch.compile (default: on a GPU)",
+    )
     args = parser.parse_args()
     steps = args.steps or (10 if args.device == "cpu" else 100)
+    with_compiled = args.device == "cuda" if args.compiled is None else args.compiled
     data, labels, y = make_data(5_000 if args.device == "cpu" else 50_000)
-    plain: dict[tuple[int, int], float] = {}
+    plain: dict[tuple[int, int], LoopSpeed] = {}
+    compiled: dict[tuple[int, int], LoopSpeed] = {}
     rows = []
     for name, depth, batch, methods in cases(args.device):
         if args.only and args.only not in name:
             continue
-        if (depth, batch) not in plain:
-            plain[depth, batch] = plain_loop(data, labels, depth, batch, steps, args.device)
+        size = (depth, batch)
+        if size not in plain:
+            plain[size] = plain_loop(data, labels, *size, steps, args.device)
+            if with_compiled:
+                compiled[size] = plain_loop(data, labels, *size, steps, args.device, compiled=True)
         jobs = jobs_for(methods, depth, data, labels, y)
         measured = engine(jobs, data, batch, steps, 3, args.device)
         row = {
@@ -172,19 +211,27 @@ def main() -> None:
             "model": f"ResNet-{depth} v1",
             "batch": batch,
             "students": len(methods),
-            "plain_images_per_second": round(plain[depth, batch]),
+            "plain_images_per_second": round(plain[size].images_per_second),
             "images_per_second": round(measured["images_per_second"]),
-            "ratio": round(measured["images_per_second"] / plain[depth, batch], 2),
+            "ratio": round(measured["images_per_second"] / plain[size].images_per_second, 2),
             "seconds_to_first_step": round(measured["seconds_to_first_step"], 1),
             "peak_mib_per_student": round(measured.get("peak_mib_per_student", 0)),
-            **this_machine(args.device),
         }
+        if with_compiled:
+            rival = compiled[size]
+            row |= {
+                "compiled_images_per_second": round(rival.images_per_second),
+                "ratio_to_compiled": round(
+                    measured["images_per_second"] / rival.images_per_second, 2
+                ),
+                "compile_seconds": round(rival.warm_up_seconds, 1),
+            }
         if args.device == "cpu":
             # On a GPU the views are part of the captured step and cannot be timed beside it.
             step = batch / measured["images_per_second"]
             row["data_share_of_step"] = round(data_seconds(data, batch, steps, "cpu") / step, 4)
-        rows.append(row)
-        print("  ".join(f"{k}={v}" for k, v in list(row.items())[:9]), flush=True)
+        print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
+        rows.append(row | this_machine(args.device))
     write_csv(args.csv, rows)
 
 
