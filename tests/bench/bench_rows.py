@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from noisyteacher.bench import Row
-from noisyteacher.bench.students import distillation
+from noisyteacher.bench.plan import distillation
 from noisyteacher.methods import parse
 
 

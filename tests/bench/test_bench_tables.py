@@ -13,7 +13,6 @@ from PIL import Image
 
 from noisyteacher.bench import Row
 from noisyteacher.bench.figures import nearest_mean
-from noisyteacher.bench.logistic import NAME
 from noisyteacher.bench.method_sets import FIDELITY, OTHER_LOSSES, PAPER_SOFT
 from noisyteacher.bench.paper_tables import (
     PaperTable,
@@ -25,6 +24,7 @@ from noisyteacher.bench.paper_tables import (
     size_table,
 )
 from noisyteacher.bench.publish import figures_of, publish, tables_of
+from noisyteacher.bench.recipe import LOGISTIC
 from noisyteacher.bench.result_lines import (
     HEADER,
     cells,
@@ -102,13 +102,13 @@ def test_ups_stands_in_both_kinds_with_the_papers_figure_of_each() -> None:
 def test_the_paper_is_mentioned_where_it_is_quoted() -> None:
     rows = [row("Vanilla()", recipe="digits", dataset="digits", epochs=n) for n in (3, 4)]
     rows += [
-        replace(row("GoldOnly()", recipe="digits", dataset="digits", epochs=n), method=NAME)
+        replace(row("GoldOnly()", recipe="digits", dataset="digits", epochs=n), method=LOGISTIC)
         for n in (3, 4)
     ]
     table = size_table("digits", "soft", lines(rows), "last")
     assert "paper" not in table.notes[0]
     names = [cells[0].text for cells in table.rows]
-    assert names.count(NAME) == 1  # it has no epochs
+    assert names.count(LOGISTIC) == 1  # it has no epochs
 
 
 def test_all_students_of_a_size() -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from noisyteacher.bench import Arm, Generation, Recipe, run_recipe
+from noisyteacher.bench.bench_run import RunOptions, open_run
 from noisyteacher.bench.plan import make_plan
+from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes import find_recipe
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.run import RunOptions, open_run
-from noisyteacher.bench.smoke import smoke
 from noisyteacher.cli.bench import _students
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Split, split_outside

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from noisyteacher.bench import Generation, run_recipe
+from noisyteacher.bench.bench_run import RunOptions
 from noisyteacher.bench.method_sets import parse_methods
 from noisyteacher.bench.plan import make_plan
+from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.run import RunOptions
-from noisyteacher.bench.smoke import smoke
 from noisyteacher.methods import Consistency, SLaM, Vanilla
 
 OPTIONS = RunOptions(device="cpu", quiet=True)

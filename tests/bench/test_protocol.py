@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from noisyteacher.bench import Arm, Generation, Recipe, Row, run_recipe
+from noisyteacher.bench.bench_run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.method_sets import parse_methods
+from noisyteacher.bench.plan import PlannedStudent, cohorts, first_students
+from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.run import RunOptions, open_run
-from noisyteacher.bench.smoke import smoke
-from noisyteacher.bench.students import PlannedStudent, cohorts, first_students
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import VID, Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
@@ -118,13 +118,40 @@ def test_time_that_runs_out_between_students(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(small(), tmp_path / "whole")
-    from noisyteacher.bench.run import BenchRun
-
     left = iter([None] * 4)
     monkeypatch.setattr(BenchRun, "minutes_left", property(lambda self: next(left, 0)))
     some = run(small(), tmp_path / "parts")
     monkeypatch.undo()
     assert 0 < len(some) < len(whole)
+    assert numbers(run(small(), tmp_path / "parts")) == numbers(whole)
+
+
+def test_a_cohort_cut_short_has_rows_of_the_students_that_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(small(), tmp_path / "whole")
+    finished: list[str] = []
+
+    def until_one_has_finished() -> float:
+        return float("inf") if finished else 0.0
+
+    end_epoch = engine._Runner.end_epoch
+
+    def noted(runner: engine._Runner, epoch: int, seconds: float) -> None:
+        end_epoch(runner, epoch, seconds)
+        if (
+            runner.finished
+            and runner.job.method in small().methods
+            and "teacher" not in runner.job.name
+        ):
+            finished.append(runner.job.name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BenchRun, "cohort", 3)
+        patched.setattr(engine._Runner, "end_epoch", noted)
+        patched.setattr(engine.time, "monotonic", until_one_has_finished)
+        some = run(small(), tmp_path / "parts", minutes=60)
+    assert [row.method for row in some] == ["GoldOnly()"]
     assert numbers(run(small(), tmp_path / "parts")) == numbers(whole)
 
 

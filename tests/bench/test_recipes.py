@@ -12,12 +12,11 @@ from made_data import write_encoder
 
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import FIDELITY, TEMPERATURE, parse_methods
-from noisyteacher.bench.model_text import parse_model
 from noisyteacher.bench.paper_tables import detail_table
-from noisyteacher.bench.recipes import RECIPES, find_recipe
+from noisyteacher.bench.plan import first_students
+from noisyteacher.bench.recipe import smoke
+from noisyteacher.bench.recipes import RECIPES, find_recipe, parse_model
 from noisyteacher.bench.result_lines import lines
-from noisyteacher.bench.smoke import smoke
-from noisyteacher.bench.students import first_students
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import SLaM, Vanilla
 from noisyteacher.models import BagLinear, MobileNet, ResNetCifar, TextEncoder

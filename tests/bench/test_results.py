@@ -12,7 +12,7 @@ from noisyteacher.bench import append_row, merge, read_rows
 from noisyteacher.bench.publish import read_files
 from noisyteacher.core import machine
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.machine import commit
+from noisyteacher.core.machine import commit, source_is_committed
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
@@ -108,3 +108,25 @@ def test_a_package_inside_somebodys_project_has_not_its_commit(
     monkeypatch.delenv("NOISYTEACHER_COMMIT", raising=False)
     monkeypatch.setattr(machine, "__file__", str(site / "machine.py"))
     assert commit.__wrapped__() is None
+    assert source_is_committed()
+
+
+def test_source_with_changes_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = tmp_path / "src" / "package" / "core"
+    core.mkdir(parents=True)
+    for path in (core / "machine.py", core.parent / "other.py", tmp_path / "results.jsonl"):
+        path.touch()
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for arguments in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "all"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    monkeypatch.delenv("NOISYTEACHER_COMMIT", raising=False)
+    monkeypatch.setattr(machine, "__file__", str(core / "machine.py"))
+    assert source_is_committed()
+    (tmp_path / "results.jsonl").write_text("a row")
+    assert source_is_committed()  # rows are not source
+    (core.parent / "other.py").write_text("changed")
+    assert not source_is_committed()
+    monkeypatch.setenv("NOISYTEACHER_COMMIT", "0123abcd")
+    assert source_is_committed()  # a copy was told its commit

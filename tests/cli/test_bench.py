@@ -113,6 +113,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "no file" in refused("tables", tmp_path / "gone.jsonl")
     assert "cpu, cuda or cuda:N, not 'tpu'" in refused("digits", "--smoke", "--device", "tpu")
     assert "cannot read digits" in refused(*DIGITS, "--student", "BagLinear(9)", "--out", tmp_path)
+    assert "--lr must be a finite number above 0, not nan" in refused(*DIGITS, "--lr", "nan")
     assert "Unknown tracker" in refused(*DIGITS, "--track", "paper", "--out", tmp_path / "t")
 
 
@@ -136,10 +137,24 @@ def test_a_folder_in_which_another_process_is_at_work(tmp_path: Path) -> None:
     assert not (tmp_path / "results.jsonl").exists()
 
 
+def test_rows_come_from_a_commit_unless_asked_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisyteacher.core.machine.source_is_committed", lambda: False)
+    arguments = ["digits", "--device", "cpu", "--methods", "GoldOnly()", "--trials", 1]
+    arguments += ["--epochs", 1, "--teacher-epochs", 1, "--out", tmp_path / "run"]
+    sentence = refused(*arguments)
+    assert sentence.startswith("The source of noisyteacher has uncommitted changes")
+    assert "--allow-dirty" in sentence
+    assert not (tmp_path / "run").exists()
+    assert bench(*arguments, "--allow-dirty").exit_code == 0
+    assert bench(*DIGITS, "--out", tmp_path / "smoke").exit_code == 0  # its rows are no results
+
+
 def test_killed_and_started_again(tmp_path: Path) -> None:
     arguments = [
         "digits", "--device", "cpu", "--methods", "Vanilla();SLaM()", "--trials", 2,
-        "--epochs", 12, "--json", "--out",
+        "--epochs", 12, "--json", "--allow-dirty", "--out",
     ]  # fmt: skip
     results = tmp_path / "killed" / "results.jsonl"
     process = subprocess.Popen(

@@ -21,8 +21,8 @@ import noisyteacher as nt
 from noisyteacher import losses
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import parse_methods
+from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.smoke import smoke
 from noisyteacher.cli.bench import bench
 from noisyteacher.cli.distill import distill
 from noisyteacher.core.errors import InputError

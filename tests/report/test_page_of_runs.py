@@ -11,9 +11,8 @@ import orjson
 import pytest
 
 from noisyteacher.bench import Row, run_recipe
-from noisyteacher.bench.recipe import Recipe
+from noisyteacher.bench.recipe import Recipe, smoke
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.smoke import smoke
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data import load_dataset, split
 from noisyteacher.labels import TeacherLabels

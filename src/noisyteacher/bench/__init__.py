@@ -1,7 +1,7 @@
 """Recipes, the protocol they run under, their results, and tables and figures made from those."""
 
+from noisyteacher.bench.protocol import run_recipe
 from noisyteacher.bench.recipe import Arm, Generation, Recipe
-from noisyteacher.bench.runner import run_recipe
 from noisyteacher.runs import Row, append_row, merge, read_rows
 
 __all__ = [

@@ -7,9 +7,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import EXTRAS, PRETRAINED, Method
-from noisyteacher.models import ModelSpec, as_spec
+from noisyteacher.models import (
+    MLP,
+    BagLinear,
+    BagMLP,
+    MobileNet,
+    ModelSpec,
+    ResNetCifar,
+    ResNetImageNet,
+    as_spec,
+)
 from noisyteacher.train import Adam, TrainConfig, ValRole
 
 
@@ -34,6 +45,7 @@ class Arm:
 
 
 ARM_MARK = " / "
+LOGISTIC = "LogisticRegression()"  # what rows of a recipe's ``logistic`` name as their method
 
 
 @dataclass(frozen=True)
@@ -177,6 +189,10 @@ class Recipe:
         }
         return self.variant(told, **changed)
 
+    def trial_seed(self, labeled: int, trial: int) -> int:
+        """The seed of all students of a trial."""
+        return int(np.random.SeedSequence([self.seed, labeled, trial]).generate_state(1)[0])
+
     def lasting(self) -> dict[str, str]:
         """What must not change within a run's folder: all that its rows do not tell."""
         plain = replace(
@@ -213,3 +229,52 @@ def _refuse(methods: Iterable[Method], needs: frozenset[str], told: str) -> None
     for method in methods:
         if needs & method.needs:
             raise InputError(f"{method!r} needs {told}.")
+
+
+# -- smoke runs -----------------------------------------------------------------------------------
+
+SMOKE_METHODS = 12
+
+
+def smoke(recipe: Recipe) -> Recipe:
+    """A few rows, tiny models, at most a dozen methods, few steps; its name says so."""
+    pretraining = recipe.pretraining
+    every = -(-len(recipe.methods) // SMOKE_METHODS)
+    outside = {"outside": 30, "pool": 40} if recipe.outside else {}
+    return recipe.variant(
+        "smoke",
+        labeled=(24,),
+        val=40,
+        selection=16,
+        methods=recipe.methods[::every],
+        trials=1,
+        at_most=120,
+        **outside,
+        teacher=_tiny(recipe.teacher),
+        student=_tiny(recipe.student),
+        teacher_training=_short(recipe.teacher_training, 1),
+        student_training=_short(recipe.student_training, 2),
+        pretraining=None if pretraining is None else _short(pretraining, 1),
+        view_passes=2,
+        text_length=min(recipe.text_length, 32),
+        crop=None if recipe.crop is None else min(recipe.crop, 32),
+    )
+
+
+def _short(config: TrainConfig, epochs: int) -> TrainConfig:
+    return replace(config, epochs=epochs, batch_size=8, steps_per_epoch=2, checkpoint_every=1)
+
+
+def _tiny(model: ModelSpec) -> ModelSpec:
+    """The smallest of the family; text encoders stay as they are."""
+    if isinstance(model, ResNetCifar):
+        return replace(model, depth=8 if model.version == 1 else 11)
+    if isinstance(model, MobileNet):
+        return replace(model, width=0.25, depth_multiplier=1)
+    if isinstance(model, ResNetImageNet):
+        return replace(model, depth=18)
+    if isinstance(model, MLP):
+        return replace(model, hidden=(16,))
+    if isinstance(model, BagLinear | BagMLP):
+        return replace(model, features=min(model.features, 500))
+    return model

@@ -10,8 +10,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from noisyteacher.bench.logistic import NAME
-from noisyteacher.bench.recipe import ARM_MARK
+from noisyteacher.bench.recipe import ARM_MARK, LOGISTIC
 from noisyteacher.methods import (
     UPS,
     VID,
@@ -151,7 +150,7 @@ class Line:
     @property
     def length(self) -> str:
         """Its epochs; a logistic regression has none, but stands beside students that have."""
-        return "" if self.method == NAME else str(self.epochs)
+        return "" if self.method == LOGISTIC else str(self.epochs)
 
     @property
     def table(self) -> str:
@@ -167,7 +166,7 @@ class Line:
     @property
     def is_gold_only(self) -> bool:
         """Whether it is a floor that no teacher helped."""
-        return self.method == NAME or named_method(self.method) == GoldOnly()
+        return self.method == LOGISTIC or named_method(self.method) == GoldOnly()
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from noisyteacher.bench.bench_run import BenchRun
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.run import BenchRun
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import slug
 from noisyteacher.data import Split
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, SOFT_LABELS, VIEW_STATISTICS, GoldOnly, Method
 from noisyteacher.models import ModelSpec
+from noisyteacher.pipeline.generations import average_predictions, first_generation_jobs
 from noisyteacher.train import Job, TrainConfig, TrainData, Trained
 from noisyteacher.train.predict import label
 
@@ -26,7 +28,7 @@ _EXTRAS = {EMBEDDINGS: "embedding", VIEW_STATISTICS: "view_mean"}
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingPoint:
     """What all students of a size begin with."""
 
     labels: TeacherLabels | None  # None where no method wants any
@@ -34,18 +36,22 @@ class Start:
     inits: tuple[dict[str, Tensor] | None, ...]  # of each trial
 
 
-def make_start(run: BenchRun, labeled: int, splits: Sequence[Split]) -> Start | None:
+def make_starting_point(
+    run: BenchRun, labeled: int, splits: Sequence[Split]
+) -> StartingPoint | None:
     """The teacher's labels and the pre-trained students; None where time ran out."""
     done = _train_alike(run, _gold_jobs(run, labeled, splits))
     if done is None:
         return None
     names = pretrained_names(run.recipe, labeled, len(splits))
     inits = tuple(done[name].state if name in done else None for name in names)
-    if run.given is not None:
-        return Start(run.given, _accuracy_of_labels(run, run.given, splits[0]), inits)
+    if run.given_labels is not None:
+        return StartingPoint(
+            run.given_labels, _accuracy_of_labels(run, run.given_labels, splits[0]), inits
+        )
     teacher = done[teacher_name(run.recipe, labeled)]
     labels = _stored_labels(run, labeled, teacher, run.recipe.all_methods)
-    return Start(labels, teacher.accuracy.last, inits)
+    return StartingPoint(labels, teacher.accuracy.last, inits)
 
 
 def teacher_name(recipe: Recipe, labeled: int) -> str:
@@ -79,7 +85,7 @@ def _gold_jobs(run: BenchRun, labeled: int, splits: Sequence[Split]) -> dict[str
         job = run.problem(parts, model, data).job(name, GoldOnly(), None, seed=recipe.seed)
         jobs[name] = _GoldJob(job, data, config)
 
-    if run.given is None:
+    if run.given_labels is None:
         taught = splits[0].outside if recipe.outside else splits[0].gold
         teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
         add(teacher_name(recipe, labeled), taught, *teacher)
@@ -99,14 +105,14 @@ def _train_alike(run: BenchRun, jobs: dict[str, _GoldJob]) -> dict[str, Trained]
         first = next(iter(todo.values()))
         group = [r for r, j in todo.items() if j.data is first.data and j.config == first.config]
         trained = run.train([todo.pop(role).job for role in group], first.config, first.data)
-        refuse_failed(trained)
+        _refuse_failed(trained)
         if not all(student.finished for student in trained):
             return None
         done |= dict(zip(group, trained, strict=True))
     return done
 
 
-def refuse_failed(trained: Iterable[Trained]) -> None:
+def _refuse_failed(trained: Iterable[Trained]) -> None:
     """One that others learn from must not have failed: no further call would finish it."""
     for student in trained:
         if student.history.failed is not None:
@@ -159,3 +165,54 @@ def _accuracy_of_labels(run: BenchRun, labels: TeacherLabels, parts: Split) -> f
         rest = np.setdiff1d(np.flatnonzero(dataset.y >= 0), [*parts.gold, *parts.outside])
         ids, y = dataset.ids[rest], dataset.y[rest]
     return 100 * float(np.mean(labels.take(ids).hard == y))
+
+
+# -- the second generation -------------------------------------------------------------------------
+
+
+def second_generation_labels(
+    run: BenchRun,
+    labeled: int,
+    splits: Sequence[Split],
+    start: StartingPoint,
+    trials: Sequence[int],
+) -> dict[int, TeacherLabels] | None:
+    """Per trial, the stored predictions of its own first students; None where time ran out.
+
+    They train with V's rows as pool rows, so that the next noise model can be fitted on V. Those
+    of all trials train together, as cohorts.
+    """
+    recipe, second = run.recipe, run.recipe.second
+    assert second is not None
+    training, seeds = recipe.student_training, f"{second.students}x{second.first!r}"
+    names = {
+        trial: f"{labeled}_{slug(seeds)}_{trial}_{training.epochs}epochs_gold{training.gold_repeat}"
+        for trial in trials
+    }
+    paths = {trial: run.folder / "labels" / name for trial, name in names.items()}
+    problems, jobs = {}, {}
+    for trial in trials:
+        if paths[trial].exists():
+            continue
+        init = start.inits[trial] if recipe.starts_pretrained(second.first) else None
+        problems[trial] = run.problem(splits[trial], recipe.student, run.data, init)
+        jobs[trial] = first_generation_jobs(
+            problems[trial],
+            second.first,
+            start.labels if SOFT_LABELS in second.first.needs else None,
+            second.students,
+            recipe.trial_seed(labeled, trial),
+            f"{names[trial]}_first",
+        )
+    flat = [job for group in jobs.values() for job in group]
+    students = {s.job.name: s for s in run.train(flat, training)} if flat else {}
+    _refuse_failed(students.values())
+    if not all(student.finished for student in students.values()):
+        return None
+    if run.leads:
+        for trial, group in jobs.items():
+            finished = [students[job.name] for job in group]
+            found = average_predictions(problems[trial], finished, run.dataset.classes, run.device)
+            found.save(paths[trial], overwrite=True)
+    run.wait_for_all()
+    return {trial: TeacherLabels.open(path) for trial, path in paths.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
     from noisyteacher.bench import Recipe
-    from noisyteacher.bench.plan import Plan
+    from noisyteacher.bench.plan import RunPlan
 
 EPILOG = (
     "**Examples:** `noisyteacher bench digits --smoke` · "
@@ -92,6 +93,12 @@ def bench(
     track: Annotated[
         str | None, typer.Option(help="tensorboard, wandb or mlflow, divided by commas.")
     ] = None,
+    allow_dirty: Annotated[
+        bool,
+        typer.Option(
+            "--allow-dirty", help="Run even if the package's source has uncommitted changes."
+        ),
+    ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what would run and for how long; run nothing.")
     ] = False,
@@ -132,17 +139,18 @@ def bench(
     folder = out or Path("runs") / _folder_name(chosen.name)
     if plan:
         _show_plan(chosen, folder, options, json)
-    else:
-        _run(chosen, folder, options, json)
+        return
+    if not smoke and not allow_dirty:
+        _refuse_uncommitted_source()
+    _run(chosen, folder, options, json)
 
 
 # -- the recipe -----------------------------------------------------------------------------------
 
 
 def _models(name: str, teacher: str | None, student: str | None, smoke: bool) -> Recipe:
-    from noisyteacher.bench.model_text import parse_model
-    from noisyteacher.bench.recipes import find_recipe
-    from noisyteacher.bench.smoke import smoke as shrunk
+    from noisyteacher.bench.recipe import smoke as shrunk
+    from noisyteacher.bench.recipes import find_recipe, parse_model
 
     models = [parse_model(text) if text else None for text in (teacher, student)]
     recipe = find_recipe(name, *models)
@@ -179,6 +187,8 @@ def _training(
     if batch is not None:
         recipe = recipe.with_batch(batch)
     if lr is not None:
+        if not 0 < lr < math.inf:
+            raise InputError(f"--lr must be a finite number above 0, not {lr}.")
         training = recipe.student_training
         optimizer = replace(training.optimizer, lr=lr)
         recipe = recipe.variant(
@@ -243,9 +253,19 @@ def _folder_name(recipe: str) -> str:
 # -- what it does ---------------------------------------------------------------------------------
 
 
+def _refuse_uncommitted_source() -> None:
+    from noisyteacher.core.machine import source_is_committed
+
+    if not source_is_committed():
+        raise InputError(
+            "The source of noisyteacher has uncommitted changes, so that no commit could make its "
+            "rows again; commit them, or add --allow-dirty."
+        )
+
+
 def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
     from noisyteacher.bench import run_recipe
-    from noisyteacher.bench.students import missing_students, stopped_students
+    from noisyteacher.bench.plan import missing_students, stopped_students
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
 
@@ -272,8 +292,8 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
 
 
 def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
+    from noisyteacher.bench.bench_run import RunOptions
     from noisyteacher.bench.plan import make_plan
-    from noisyteacher.bench.run import RunOptions
 
     made = make_plan(recipe, folder, RunOptions(**options))
     if not _speaks():
@@ -291,7 +311,7 @@ def _speaks() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def _plan_table(plan: Plan) -> Any:
+def _plan_table(plan: RunPlan) -> Any:
     from rich.table import Table
 
     table = Table(title=f"{plan.recipe}: what would run")

@@ -75,15 +75,32 @@ def commit() -> str | None:
     """
     if told := os.environ.get("NOISYTEACHER_COMMIT"):
         return told
-    folder = Path(__file__).parent
+    folder = _checkout()
+    if folder is None:
+        return None
     try:
-        # Installed inside somebody's project, git would answer for that project.
-        _git("ls-files", "--error-unmatch", Path(__file__).name, folder=folder)
         revision = _git("rev-parse", "--short=12", "HEAD", folder=folder)
         changed = _git("status", "--porcelain", "--untracked-files=no", folder=folder)
     except (OSError, subprocess.SubprocessError):
         return None
     return revision + ("+" if changed else "")
+
+
+def source_is_committed() -> bool:
+    """False where this package runs from a git checkout and its source has uncommitted changes."""
+    folder = None if os.environ.get("NOISYTEACHER_COMMIT") else _checkout()
+    return folder is None or not _git("status", "--porcelain", "--", "..", folder=folder)
+
+
+def _checkout() -> Path | None:
+    """A folder of this package that git tracks; None where it was installed without git."""
+    folder = Path(__file__).parent
+    try:
+        # Installed inside somebody's project, git would answer for that project.
+        _git("ls-files", "--error-unmatch", Path(__file__).name, folder=folder)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return folder
 
 
 def _git(*arguments: str, folder: Path) -> str:

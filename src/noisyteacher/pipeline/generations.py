@@ -29,14 +29,14 @@ def next_labels(
     minutes: float | None = None,
     quiet: bool = False,
 ) -> TeacherLabels | None:
-    """What ``students`` seeds of a method, averaged, say about every example of the problem.
+    """The mean predictions of ``students`` seeds of a method for every example of the problem.
 
     They train on this trial's split alone, with V's rows as pool rows: V's gold labels are unseen,
-    so that the next noise model can be fitted on V. Their word is that of the last epoch. With
+    so that the next noise model can be fitted on V. They predict after the last epoch. With
     ``out`` their checkpoints are kept there, and a killed call goes on where it was. None means
     that ``minutes`` were over before they had finished.
     """
-    jobs = first_jobs(problem, method, labels, students, seed, name)
+    jobs = first_generation_jobs(problem, method, labels, students, seed, name)
     done = train(jobs, problem.data, config, out=out, device=device, minutes=minutes, quiet=quiet)
     failed = [student for student in done if student.history.failed]
     if failed:
@@ -44,10 +44,10 @@ def next_labels(
     if not all(student.finished for student in done):
         return None
     classes = None if labels is None else labels.classes
-    return said_together(problem, done, classes, device)
+    return average_predictions(problem, done, classes, device)
 
 
-def first_jobs(
+def first_generation_jobs(
     problem: Problem,
     method: Method,
     labels: TeacherLabels | None,
@@ -64,14 +64,14 @@ def first_jobs(
     ]
 
 
-def said_together(
+def average_predictions(
     problem: Problem,
     students: Sequence[Trained],
     classes: Sequence[str] | None,
     device: str | torch.device,
 ) -> TeacherLabels:
-    """The mean of what finished students say about every example of the problem."""
-    said = [
+    """The mean of finished students' predictions for every example of the problem."""
+    found = [
         label(
             problem.model,
             student.state,
@@ -83,7 +83,7 @@ def said_together(
         )
         for student in students
     ]
-    return TeacherLabels.average(said)
+    return TeacherLabels.average(found)
 
 
 def _seed(seed: int, student: int) -> int:

@@ -6,29 +6,29 @@ Every arrow leaves a file in the run's folder; started again, the run goes on wh
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import orjson
 import torch
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from noisyteacher.auditing import audit
+from noisyteacher.bench.bench_run import BenchRun, RunOptions, claim_folder, open_run
 from noisyteacher.bench.figures import draw_alpha_curve
-from noisyteacher.bench.generations import second_labels
-from noisyteacher.bench.logistic import write_logistic_rows
-from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.run import BenchRun, RunOptions, claim_folder, open_run
-from noisyteacher.bench.students import (
-    PlannedStudent,
-    RunFacts,
-    cohorts,
-    missing_students,
-)
-from noisyteacher.bench.teacher import Start, make_start
+from noisyteacher.bench.plan import PlannedStudent, cohorts, missing_students
+from noisyteacher.bench.recipe import LOGISTIC, Recipe
+from noisyteacher.bench.teacher import StartingPoint, make_starting_point, second_generation_labels
+from noisyteacher.choose.floor import STRENGTHS, FeatureMatrix, feature_matrix, fit_floor
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.tensors import gather_rows
@@ -44,7 +44,7 @@ from noisyteacher.runs.comparison import (
     sample_rows,
 )
 from noisyteacher.runs.folder import AUDITS
-from noisyteacher.train import Job, Trained, check_model
+from noisyteacher.train import EpochRecord, Job, TrainData, Trained, check_model
 from noisyteacher.train.predict import label
 
 
@@ -88,7 +88,7 @@ def _check_models(run: BenchRun) -> None:
     recipe = run.recipe
     if isinstance(recipe.student, CustomModel):
         check_model(recipe.student, run.data, recipe.all_methods, run.device)
-    if isinstance(recipe.teacher, CustomModel) and run.given is None:
+    if isinstance(recipe.teacher, CustomModel) and run.given_labels is None:
         check_model(recipe.teacher, run.teacher_data, recipe.all_methods, run.device)
 
 
@@ -96,14 +96,14 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     """All students of one size of A; False when time ran out."""
     recipe = run.recipe
     if recipe.logistic and run.leads:
-        write_logistic_rows(run, labeled)
+        _write_logistic_rows(run, labeled)
     missing = missing_students(replace(recipe, labeled=(labeled,)), run.rows())
     first = [s for _, s in missing if s.generation == 1]
     second = [s for _, s in missing if s.generation == 2]
     if not missing:
         return True
     splits = [run.split(labeled, trial) for trial in range(recipe.trials)]
-    start = make_start(run, labeled, splits)
+    start = make_starting_point(run, labeled, splits)
     if start is None:
         return False
     if run.leads and start.labels is not None:
@@ -112,10 +112,11 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
         return False
     if not second:
         return True
-    said = second_labels(run, labeled, splits, start, sorted({s.trial for s in second}))
-    if said is None:
+    trials = sorted({s.trial for s in second})
+    renewed = second_generation_labels(run, labeled, splits, start, trials)
+    if renewed is None:
         return False
-    return _train_students(run, labeled, second, splits, start, lambda s: said[s.trial])
+    return _train_students(run, labeled, second, splits, start, lambda s: renewed[s.trial])
 
 
 def _train_students(
@@ -123,11 +124,11 @@ def _train_students(
     labeled: int,
     students: Sequence[PlannedStudent],
     splits: Sequence[Split],
-    start: Start,
+    start: StartingPoint,
     labels_for: Callable[[PlannedStudent], TeacherLabels | None],
 ) -> bool:
     """Cohort after cohort; a row is written as soon as its cohort is done, not when all are."""
-    recipe, facts = run.recipe, RunFacts(start.teacher_accuracy, run.device)
+    recipe = run.recipe
     for group in cohorts(students, run.cohort):
         if run.out_of_time():
             return False
@@ -146,7 +147,9 @@ def _train_students(
         for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
                 _save_predictions(run, student, labeled, trained)
-                run.run_folder.append(student.row(recipe, labeled, facts, trained))
+                run.run_folder.append(
+                    student.row(recipe, labeled, trained, start.teacher_accuracy, run.device)
+                )
         if run.leads:
             _save_comparison(run)
         # The engine stops before an epoch that would end too late: what is left helps nobody.
@@ -166,6 +169,89 @@ def _draw_alpha(run: BenchRun, labeled: int, jobs: Iterable[Job]) -> None:
             seen = labels.take(run.dataset.ids[job.val_positions])
             draw_alpha_curve(noise, seen, run.dataset.y[job.val_positions], path)
             return
+
+
+# -- the plain floor ------------------------------------------------------------------------------
+
+
+def _write_logistic_rows(run: BenchRun, labeled: int) -> None:
+    """A logistic regression on A and V for every trial without one: often the best of gold alone.
+
+    The ``epochs`` of its rows are those of its rivals; its curve has a point for each strength.
+    """
+    training = run.recipe.student_training
+    have = {
+        (row.labeled, row.trial, row.epochs, row.gold_repeat)
+        for row in run.run_folder.rows()
+        if (row.method, row.recipe) == (LOGISTIC, run.recipe.name)
+    }
+    for trial in range(run.recipe.trials):
+        if (labeled, trial, training.epochs, training.gold_repeat) not in have:
+            run.run_folder.append(_logistic_row(run, labeled, trial))
+
+
+def _logistic_row(run: BenchRun, labeled: int, trial: int) -> Row:
+    began = time.monotonic()
+    recipe, parts = run.recipe, run.split(labeled, trial)
+    y, test_y = run.dataset.y, np.asarray(run.dataset.test_y)
+    x, test_x = _feature_matrices(run.data)
+    known = np.concatenate([parts.gold, parts.val])
+    floor = fit_floor(x[known], y[known], x[parts.selection], y[parts.selection])
+    said = [model.predict(test_x) for model in floor.models]
+    curve = []
+    for i, model in enumerate(floor.models):
+        tested = 100 * float(np.mean(said[i] == test_y))
+        loss = _mean_loss(model, x[known], y[known])
+        curve.append(EpochRecord(i + 1, loss, floor.selection[i], tested))
+    seconds, training = time.monotonic() - began, recipe.student_training
+    return Row(
+        recipe=recipe.name,
+        dataset=recipe.dataset,
+        distillation=None,
+        labeled=labeled,
+        method=LOGISTIC,
+        gold_repeat=training.gold_repeat,
+        generation=1,
+        trial=trial,
+        epochs=training.epochs,
+        accuracy={
+            "last": curve[floor.best].test,
+            "selected": curve[floor.best].test,
+            "best_test": max(point.test for point in curve if point.test is not None),
+        },
+        macro_f1=100 * float(f1_score(test_y, said[floor.best], average="macro", zero_division=0)),
+        teacher_accuracy=None,
+        curve=[asdict(point) for point in curve],
+        seconds=round(seconds, 3),
+        images_per_second=round(len(known) * len(STRENGTHS) / max(seconds, 1e-9), 1),
+        seeds={
+            "recipe": recipe.seed,
+            "trial": trial,
+            "student": recipe.trial_seed(labeled, trial),
+        },
+        hardware=hardware("cpu"),
+    )
+
+
+def _mean_loss(model: LogisticRegression, x: FeatureMatrix, y: np.ndarray) -> float:
+    place = np.searchsorted(model.classes_, y)
+    return -float(np.mean(model.predict_log_proba(x)[np.arange(len(y)), place]))
+
+
+def _feature_matrices(data: TrainData) -> tuple[csr_matrix, csr_matrix]:
+    """Training and test part, bags of words or tables."""
+    if data.test_inputs is None:
+        raise InputError("A logistic regression is judged on a test part, and there is none.")
+    parts = (data.inputs, data.test_inputs)
+    width = 0
+    if isinstance(data.inputs, tuple):
+        width = 1 + max(int(part[0].max()) for part in parts)
+    elif data.inputs.ndim != 2:
+        raise InputError("A logistic regression reads words or a table, not images.")
+    found = [csr_matrix(feature_matrix(part, width)) for part in parts]
+    for matrix in found:
+        matrix.sum_duplicates()
+    return found[0], found[1]
 
 
 # -- what the page of the run shows ---------------------------------------------------------------
@@ -224,7 +310,7 @@ def _save_comparison(run: BenchRun) -> None:
     assert isinstance(method, Method)
     student = PlannedStudent(run.recipe.arms[0], method, trial=0)
     stored = run.labels_path(labeled)
-    labels = TeacherLabels.open(stored, extras=()) if stored.exists() else run.given
+    labels = TeacherLabels.open(stored, extras=()) if stored.exists() else run.given_labels
     predictions = _predictions_path(run, student, labeled)
     if labels is None or not predictions.exists():
         return

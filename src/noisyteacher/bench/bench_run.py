@@ -16,14 +16,24 @@ import orjson
 import torch
 from torch import Tensor
 
-from noisyteacher.bench.inputs import read_alike, train_data
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.machine import choose_device
-from noisyteacher.data import Dataset, Split, load_dataset, split, split_outside
+from noisyteacher.data import (
+    Dataset,
+    Featurizer,
+    ResizedCropViews,
+    Split,
+    Tfidf,
+    Tokens,
+    load_dataset,
+    split,
+    split_outside,
+    to_tensors,
+)
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.models import ModelSpec
+from noisyteacher.models import BagLinear, BagMLP, CustomModel, ModelSpec, TextEncoder
 from noisyteacher.runs import Row, RunFolder
 from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, train
 from noisyteacher.train.distributed import Processes, processes_from_environment
@@ -57,7 +67,7 @@ class BenchRun:
     recipe: Recipe
     run_folder: RunFolder
     dataset: Dataset
-    given: TeacherLabels | None
+    given_labels: TeacherLabels | None  # that stand in for the teacher's
     device: torch.device
     processes: Processes
     options: RunOptions
@@ -91,14 +101,14 @@ class BenchRun:
     @cached_property
     def data(self) -> TrainData:
         """The inputs as the student reads them."""
-        return train_data(self.dataset, self.recipe, self.recipe.student)
+        return _train_data(self.dataset, self.recipe, self.recipe.student)
 
     @cached_property
     def teacher_data(self) -> TrainData:
         """The inputs as the teacher reads them."""
-        if read_alike(self.recipe):
+        if _read_alike(self.recipe):
             return self.data
-        return train_data(self.dataset, self.recipe, self.recipe.teacher)
+        return _train_data(self.dataset, self.recipe, self.recipe.teacher)
 
     def wait_for_all(self) -> None:
         self.processes.barrier()
@@ -189,8 +199,8 @@ def open_run(
         if recipe.at_most is not None:
             dataset = _some_rows(dataset, recipe.at_most)
         recipe = recipe.for_classes(len(dataset.classes))
-        given = _given_labels(options.labels, dataset)
-        yield BenchRun(recipe, folder, dataset, given, place, processes, options, deadline)
+        given_labels = _given_labels(options.labels, dataset)
+        yield BenchRun(recipe, folder, dataset, given_labels, place, processes, options, deadline)
 
 
 @contextmanager
@@ -212,7 +222,9 @@ def claim_folder(run: BenchRun) -> None:
     """Write what the folder holds, or refuse one that holds a run with other settings."""
     lasting = run.recipe.lasting()
     if run.options.labels is not None:
-        lasting["teacher"] = f"the label store {Path(run.options.labels).name}, {_hash(run.given)}"
+        lasting["teacher"] = (
+            f"the label store {Path(run.options.labels).name}, {_hash(run.given_labels)}"
+        )
     # Rows tell what may differ from call to call; the rest was made once, for all of them. A second
     # generation may come in a later call, or not; its first students may not change.
     last_call = {name: repr(value) for name, value in vars(run.recipe).items()}
@@ -258,3 +270,44 @@ def _some_rows(dataset: Dataset, at_most: int) -> Dataset:
         test_inputs=take_rows(dataset.test_inputs, test),
         test_y=dataset.test_y[test],
     )
+
+
+# -- which tensors a model reads -------------------------------------------------------------------
+
+
+def _train_data(dataset: Dataset, recipe: Recipe, model: ModelSpec) -> TrainData:
+    """The dataset as this model reads it."""
+    reads_text = isinstance(model, TextEncoder | BagLinear | BagMLP)
+    if (dataset.kind == "text") != reads_text and not isinstance(model, CustomModel):
+        raise InputError(f"{model!r} cannot read {dataset.name}, whose kind is {dataset.kind}.")
+    tensors = to_tensors(dataset, featurizer=_featurizer(recipe, model))
+    if recipe.crop is not None:
+        tensors = replace(tensors, views=ResizedCropViews.of(dataset, size=recipe.crop))
+    return TrainData(
+        tensors.inputs, tensors.views, len(dataset.classes), tensors.test_inputs, dataset.test_y
+    )
+
+
+def _read_alike(recipe: Recipe) -> bool:
+    """Whether teacher and student can share one copy of the inputs."""
+    teacher, student = recipe.teacher, recipe.student
+    if isinstance(teacher, TextEncoder) and isinstance(student, TextEncoder):
+        return teacher.path_or_name == student.path_or_name
+    words = [_words(model) for model in (teacher, student)]
+    if None not in words:
+        return words[0] == words[1]
+    return not isinstance(teacher, TextEncoder) and not isinstance(student, TextEncoder)
+
+
+def _featurizer(recipe: Recipe, model: ModelSpec) -> Featurizer | None:
+    if isinstance(model, TextEncoder):
+        return Tokens(model.path_or_name, recipe.text_length)
+    words = _words(model)
+    return None if words is None else Tfidf(words)
+
+
+def _words(model: ModelSpec) -> int | None:
+    """How many words a model that reads TF-IDF rows knows."""
+    if isinstance(model, CustomModel):
+        return model.words
+    return model.features if isinstance(model, BagLinear | BagMLP) else None
