@@ -169,8 +169,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
             )
     yield (
         f"lower_bound={numbers.lower_bound:g}: {trust.share_at_lower_bound.value:.0%} of the pool "
-        "is there. At 0.5 those labels hardly influence the student; below 0.5 they would push it "
-        "away from the teacher."
+        "is at this bound. At 0.5 such labels hardly influence the student; below 0.5 they would "
+        "push it away from the teacher."
     )
 
 

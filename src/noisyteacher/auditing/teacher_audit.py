@@ -114,12 +114,14 @@ def audit(
         raise InputError(f'kind must be "text", "image" or "table", not {kind!r}.')
     store = _as_labels(labels)
     truth = class_numbers(y, store.classes)
-    val_ids = store.ids if ids is None else _unique(ids)
+    val_ids = store.ids if ids is None else _unique_ids(ids)
     if len(val_ids) != len(truth):
         raise InputError(f"{len(truth)} true classes were given for {len(val_ids)} rows of V.")
     probed = _probe_inputs(inputs, gold_inputs, gold_y, len(truth), store)
-    labeled = np.flatnonzero(labeled_rows(val_ids, store))
-    a_ids = store.ids[:0] if gold_ids is None else _unique(gold_ids)
+    labeled = np.arange(len(truth))
+    if ids is not None:
+        labeled = np.flatnonzero(labeled_rows(val_ids, store))
+    a_ids = store.ids[:0] if gold_ids is None else _unique_ids(gold_ids)
     given_pool = None if pool is None else _given_pool(pool, labels, store)
     case = Case(
         val=store if ids is None else store.take(val_ids[labeled]),
@@ -174,7 +176,7 @@ def _given_pool(pool: LabelsOrProbs, labels: LabelsOrProbs, store: TeacherLabels
     return made
 
 
-def _unique(ids: Any) -> np.ndarray:
+def _unique_ids(ids: Any) -> np.ndarray:
     cleaned = clean_ids(ids)
     check_unique(cleaned)
     return cleaned
@@ -278,16 +280,14 @@ def _trust(numbers: Numbers) -> Iterator[str]:
 def _classes(numbers: Numbers) -> Iterator[str]:
     seen = [c for c in numbers.per_class.classes if c.gold_rows or c.predicted_rows]
     worst = sorted(seen, key=lambda c: 2.0 if c.precision is None else c.precision)
-    yield f"{'class':<24}{'gold':>6}{'said':>6}{'right':>8}{'found':>8}{'pool':>8}  often is"
+    head = f"{'class':<24}{'gold':>6}{'predicted':>11}{'precision':>11}{'recall':>8}{'pool':>8}"
+    yield f"{head}  mistaken for it"
     for c in worst[:_CLASSES_SHOWN]:
-        right, share = _percent(c.precision), _percent(c.recall)
-        often = _shortened(c.confused_with or "")
-        yield (
-            f"{_shortened(c.name):<24}{c.gold_rows:>6}{c.predicted_rows:>6}{right:>8}{share:>8}"
-            f"{_percent(c.pool_share):>8}  {often}".rstrip()
-        )
+        counts = f"{_shortened(c.name):<24}{c.gold_rows:>6}{c.predicted_rows:>11}"
+        shares = f"{_percent(c.precision):>11}{_percent(c.recall):>8}{_percent(c.pool_share):>8}"
+        yield f"{counts}{shares}  {_shortened(c.confused_with or '')}".rstrip()
     if len(seen) > _CLASSES_SHOWN:
-        yield f"and {len(seen) - _CLASSES_SHOWN} more classes, with more right answers"
+        yield f"and {len(seen) - _CLASSES_SHOWN} more classes, of higher precision"
 
 
 def _advice(recommendation: Recommendation) -> Iterator[str]:

@@ -30,7 +30,7 @@ def audit(
     store: Annotated[
         Path,
         typer.Argument(
-            exists=True, file_okay=False, help="Label store with V's rows; its other rows are pool."
+            exists=True, file_okay=False, help="Label store with V's rows; the others are the pool."
         ),
     ],
     gold: Annotated[
@@ -43,7 +43,9 @@ def audit(
     ],
     pool: Annotated[
         Path | None,
-        typer.Option(exists=True, file_okay=False, help="Label store of the pool, if apart."),
+        typer.Option(
+            exists=True, file_okay=False, help="Label store of the pool, if it is kept apart."
+        ),
     ] = None,
     trained_on: Annotated[
         Path | None,
@@ -56,22 +58,22 @@ def audit(
     inputs: Annotated[
         str | None,
         typer.Option(
-            help="Dataset with the inputs of V (and A), for a probe of the gold labels alone: a "
-            "table with an id column and text or numbers, or a folder of images."
+            help="Inputs of V (and A), to compare the teacher with a model of the gold labels "
+            "alone: a table with an id column and text or numbers, or a folder of images."
         ),
     ] = None,
     embeddings: Annotated[
-        bool, typer.Option("--embeddings", help="Probe the store's embeddings of V instead.")
+        bool, typer.Option("--embeddings", help="Use the label store's embeddings as inputs.")
     ] = False,
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
     text_column: TextColumn = None,
     lower_bound: Annotated[
-        float, typer.Option(min=0, max=1, help="Alpha's lower bound in training.")
+        float, typer.Option(min=0, max=1, help="Lower bound of alpha in training.")
     ] = 0.5,
     replicates: Annotated[int, typer.Option(min=50, help="Bootstrap replicates.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the whole audit as JSON.")] = False,
 ) -> None:
     """Measure a teacher on a few gold labels, before anyone trains anything.
 
