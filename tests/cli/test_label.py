@@ -26,8 +26,7 @@ from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import BagLinear, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, read_examples, save_student
-from noisyteacher.pipeline.bulk import Progress, label_files
-from noisyteacher.pipeline.teachers import ModelTeacher
+from noisyteacher.pipeline.labeling import LabelingProgress, ModelTeacher, label_files
 from tiny_encoder import save_classifier
 from user_files import digits, reviews, write_digit_folders, write_reviews
 
@@ -187,7 +186,7 @@ def test_shards_of_other_files_are_not_used(
     files, student = write_reviews(tmp_path / "data", 30, 50), text_student(tmp_path / "student")
     asked: list[int] = []
     teacher = ModelTeacher(student, "student", device=torch.device("cpu"))
-    usual = teacher.say
+    usual = teacher.label
 
     def say(ids: np.ndarray, inputs: Any, batch_size: int, seed: int) -> TeacherLabels:
         if len(asked) == 2:
@@ -195,11 +194,11 @@ def test_shards_of_other_files_are_not_used(
         asked.append(len(ids))
         return usual(ids, inputs, batch_size, seed)
 
-    monkeypatch.setattr(teacher, "say", say)
+    monkeypatch.setattr(teacher, "label", say)
     pool = read_examples(files / "pool.csv", labeled=False)
     with pytest.raises(KeyboardInterrupt):
         label_files(teacher, [pool], tmp_path / "labels", shard_size=20)
-    monkeypatch.setattr(teacher, "say", usual)
+    monkeypatch.setattr(teacher, "label", usual)
     gold = read_examples(files / "gold.csv", labeled=False)
     lines: list[str] = []
     label_files(teacher, [gold], tmp_path / "labels", shard_size=20, say=lines.append)
@@ -212,7 +211,7 @@ def test_batches_are_halved_when_memory_runs_out(
 ) -> None:
     files, student = write_reviews(tmp_path / "data", 30, 50), text_student(tmp_path / "student")
     teacher = ModelTeacher(student, "student", device=torch.device("cpu"))
-    usual, sizes = teacher.say, []
+    usual, sizes = teacher.label, []
 
     def say(ids: np.ndarray, inputs: Any, batch_size: int, seed: int) -> TeacherLabels:
         sizes.append(batch_size)
@@ -220,9 +219,9 @@ def test_batches_are_halved_when_memory_runs_out(
             raise torch.OutOfMemoryError("no memory")
         return usual(ids, inputs, batch_size, seed)
 
-    monkeypatch.setattr(teacher, "say", say)
+    monkeypatch.setattr(teacher, "label", say)
     pool = read_examples(files / "pool.csv", labeled=False)
-    seen: list[Progress] = []
+    seen: list[LabelingProgress] = []
     options: dict[str, Any] = {"batch_size": 64, "shard_size": 25, "on_progress": seen.append}
     labels = label_files(teacher, [pool], tmp_path / "labels", **options)
     assert sizes == [64, 32, 16, 16]
@@ -233,7 +232,7 @@ def test_batches_are_halved_when_memory_runs_out(
     def broken(*_: Any) -> TeacherLabels:
         raise RuntimeError("another fault")
 
-    monkeypatch.setattr(teacher, "say", broken)
+    monkeypatch.setattr(teacher, "label", broken)
     with pytest.raises(RuntimeError, match="another fault"):
         label_files(teacher, [pool], tmp_path / "other")
 

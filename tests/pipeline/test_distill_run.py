@@ -29,8 +29,8 @@ from noisyteacher.pipeline import (
     run_distill,
     save_student,
 )
-from noisyteacher.pipeline.candidates import FLOOR, Candidate, choose_candidates, side_by_side
-from noisyteacher.pipeline.floor import train_floor
+from noisyteacher.pipeline.candidates import FLOOR, Candidate, choose_candidates, training_groups
+from noisyteacher.pipeline.distillation import train_floor
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import append_row, read_rows
 from noisyteacher.train import Adam, TrainConfig
@@ -140,7 +140,7 @@ def test_out_of_time_it_stops_and_goes_on_later(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "student").exists()
 
 
-def test_students_side_by_side_are_those_trained_one_by_one(
+def test_students_training_groups_are_those_trained_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU; there the engine runs a group's students at once."""
@@ -149,11 +149,11 @@ def test_students_side_by_side_are_those_trained_one_by_one(
     groups: list[list[str]] = []
 
     def together(candidates: Sequence[Candidate], **more: bool) -> list[list[Candidate]]:
-        made = side_by_side(candidates, together=True)
+        made = training_groups(candidates, together=True)
         groups.extend([c.name for c in group] for group in made)
         return made
 
-    monkeypatch.setitem(run_distill.__globals__, "side_by_side", together)
+    monkeypatch.setitem(run_distill.__globals__, "training_groups", together)
     settings = DistillSettings(training=QUICK, compare=True)
     cut = run_distill(task, settings, tmp_path / "run", device="cpu", minutes=0, quiet=True)
     assert [o.candidate.name for o in cut.outcomes] == [FLOOR]
@@ -177,6 +177,18 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
         run(swapped, tmp_path / "run", quick=True)
     with pytest.raises(InputError, match="another student"):
         run(make(), tmp_path / "run", student="mlp", quick=True)
+
+
+def test_a_folder_that_cannot_be_finished_is_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "run" / "student").mkdir(parents=True)
+    (tmp_path / "run" / "student" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="student does not hold a student and is in the way"):
+        run(make(), tmp_path / "run", quick=True)
+    shutil.rmtree(tmp_path / "run" / "student")
+    (tmp_path / "run" / "results.jsonl").write_text("not a row\n")
+    with pytest.raises(InputError, match="line 1, is not a results row"):
+        run(make(), tmp_path / "run", quick=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_another_featurizer_of_the_same_width_is_another_run(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from noisyteacher.data.input_format import fit_format
 from noisyteacher.io.images import decode_image
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import DistillSettings, FileOptions, gather, read_examples, run_distill
+from noisyteacher.pipeline.labeling import FunctionTeacher
 from noisyteacher.pipeline.matching import with_classes
 from noisyteacher.pipeline.task import Task
-from noisyteacher.pipeline.teachers import FunctionTeacher
 from user_files import write_digit_folders
 
 
@@ -82,8 +82,7 @@ def test_a_feature_may_be_called_like_a_label(tmp_path: Path) -> None:
 
 
 def test_a_student_of_tables_reads_columns_by_name(tmp_path: Path) -> None:
-    from noisyteacher.pipeline.bulk import label_files
-    from noisyteacher.pipeline.teachers import open_teacher
+    from noisyteacher.pipeline.labeling import label_files, open_teacher
 
     task = table_task(tmp_path, "id,a,b")
     settings = DistillSettings(quick=True, epochs=1, student="linear")

@@ -12,7 +12,7 @@ from noisyteacher.cli.common import Device, IdColumn, ImageSize, TextColumn, jso
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
-    from noisyteacher.pipeline.bulk import Progress
+    from noisyteacher.pipeline.labeling import LabelingProgress
 
 EPILOG = """
 **Example:** `noisyteacher label runs/mine/student pool.csv --out labels --csv predictions.csv`
@@ -99,9 +99,8 @@ def label(
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.pipeline import FileOptions, read_examples
-    from noisyteacher.pipeline.bulk import label_files
     from noisyteacher.pipeline.defaults import import_network
-    from noisyteacher.pipeline.teachers import open_teacher
+    from noisyteacher.pipeline.labeling import label_files, open_teacher
 
     teacher = open_teacher(
         model,
@@ -118,7 +117,7 @@ def label(
     began = time.monotonic()
     with ProgressDisplay(quiet=json) as display:
 
-        def on_progress(now: Progress) -> None:
+        def on_progress(now: LabelingProgress) -> None:
             display.update(
                 "Labeling",
                 now.done,

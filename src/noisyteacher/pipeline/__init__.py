@@ -2,10 +2,10 @@
 
 from noisyteacher.data import read_examples
 from noisyteacher.io.user_tables import FileOptions
-from noisyteacher.pipeline.door import distill, gather
+from noisyteacher.pipeline.api import distill, gather
+from noisyteacher.pipeline.distillation import DistillSettings, run_distill
+from noisyteacher.pipeline.distilled import Distilled
 from noisyteacher.pipeline.generations import next_labels
-from noisyteacher.pipeline.outcome import Distilled
-from noisyteacher.pipeline.run import DistillSettings, run_distill
 from noisyteacher.pipeline.student import Student, load_student, save_student
 
 __all__ = [

@@ -1,9 +1,10 @@
-"""Which students are tried: gold only always, and the ways to use the teacher worth trying."""
+"""The students that are tried, gold only always among them, and what came out of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import slug
@@ -20,6 +21,11 @@ from noisyteacher.methods import (
     TaylorCE,
     Vanilla,
 )
+from noisyteacher.noise import TeacherNoise
+from noisyteacher.pipeline.student import Student
+from noisyteacher.pipeline.task import Task
+from noisyteacher.runs import Row
+from noisyteacher.train import TrainConfig
 
 FLOOR = "logistic regression"
 # Up to so many, a few hundred rows of V tell how often each class is taken for each other.
@@ -93,7 +99,7 @@ def choose_candidates(
     return [*floor, *unique]
 
 
-def side_by_side(candidates: Sequence[Candidate], *, together: bool) -> list[list[Candidate]]:
+def training_groups(candidates: Sequence[Candidate], *, together: bool) -> list[list[Candidate]]:
     """Who trains with whom: ``together`` (on a GPU) all of equal cost per step, else each alone.
 
     Where students follow one another anyway, each alone has its result as early as can be.
@@ -103,3 +109,56 @@ def side_by_side(candidates: Sequence[Candidate], *, together: bool) -> list[lis
         cost = 0 if candidate.method is None else len(candidate.method.views)
         groups.setdefault(cost if together else candidate, []).append(candidate)
     return list(groups.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One trained candidate; accuracies in percent, after the last epoch."""
+
+    candidate: Candidate
+    selection: float  # on S
+    test: float | None
+    seconds: float
+    examples_per_second: float
+    student: Student
+    noise: TeacherNoise | None = None
+    curve: tuple[dict[str, Any], ...] = ()
+    macro_f1: float | None = None
+
+    @property
+    def test_at_selected(self) -> float | None:
+        """Test accuracy at the epoch that is best on S."""
+        known = [r for r in self.curve if r["selection"] is not None and r["test"] is not None]
+        if not known:
+            return self.test
+        chosen: float = max(known, key=lambda r: (r["selection"], -r["epoch"]))["test"]
+        return chosen
+
+    def row(self, task: Task, training: TrainConfig, seed: int, hardware: str) -> Row:
+        """Its results row, once it has finished."""
+        candidate = self.candidate
+        tested = [point["test"] for point in self.curve if point["test"] is not None]
+        hard = "hard=True" in candidate.name
+        return Row(
+            recipe="distill",
+            dataset=task.name,
+            distillation=("hard" if hard else "soft") if candidate.uses_teacher else None,
+            labeled=len(task.split.gold),
+            method=Candidate(candidate.method).name,
+            gold_repeat=1 if candidate.method is None else training.gold_repeat,
+            generation=candidate.generation,
+            trial=0,
+            epochs=0 if candidate.method is None else training.epochs,
+            accuracy={
+                "last": self.test,
+                "selected": self.test_at_selected,
+                "best_test": max(tested, default=self.test),
+            },
+            macro_f1=self.macro_f1,
+            teacher_accuracy=task.teacher_accuracy,
+            curve=list(self.curve),
+            seconds=round(self.seconds, 3),
+            images_per_second=round(self.examples_per_second, 1),
+            seeds={"recipe": seed, "trial": 0, "student": seed},
+            hardware=hardware,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likel
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ExampleSets:
     """The sets as the user gave them; V and S are split off the gold set where not given."""
 
     gold: Dataset
@@ -70,8 +71,31 @@ class Task:
         said = self.labels.take(self.ids[self.split.val]).hard
         return 100 * float(np.mean(said == self.y[self.split.val]))
 
+    def digest(self) -> str:
+        """Tells it from a task with other examples, labels or parts."""
+        digest, parts = hashlib.sha256(), self.split
+        labels = self.labels.take(self.ids[np.concatenate([parts.val, parts.pool])])
+        arrays = [self.y, labels.topk_index, labels.topk_logprob]
+        arrays += [parts.gold, parts.val, parts.selection, parts.pool]
+        texts = [str(key) for key in self.ids.tolist()]
+        shown = [self.inputs]
+        if self.test is not None:
+            # A finished student's test accuracy is never measured again.
+            arrays.append(self.test.y)
+            shown.append(self.test.inputs)
+        for inputs in shown:
+            if isinstance(inputs, list):
+                texts += inputs
+            else:
+                arrays.append(inputs)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        for text in texts:
+            digest.update(text.encode() + b"\0")
+        return digest.hexdigest()
 
-def make_task(given: Given, labels: TeacherLabels, *, seed: int = 0) -> Task:
+
+def make_task(given: ExampleSets, labels: TeacherLabels, *, seed: int = 0) -> Task:
     """Match classes and ids, split off what was not given, and put all rows together."""
 
     def with_ids(part: Dataset) -> Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,35 +16,32 @@ import orjson
 import torch
 
 from noisyteacher.auditing import Audit, audit
+from noisyteacher.choose.floor import FeatureMatrix, as_network, feature_matrix, fit_floor
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import choose_device, hardware
-from noisyteacher.data import Featurizer
+from noisyteacher.data import Featurizer, Tfidf
 from noisyteacher.data.dataset import take_rows
-from noisyteacher.data.input_format import InputFormat, fit_format
+from noisyteacher.data.input_format import InputFormat, RawInputs, fit_format
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, Method, check_store
 from noisyteacher.models import ModelLike, ModelSpec, TextEncoder
-from noisyteacher.pipeline.candidates import Candidate, choose_candidates, side_by_side
-from noisyteacher.pipeline.card import write_card
+from noisyteacher.pipeline.candidates import (
+    Candidate,
+    Outcome,
+    choose_candidates,
+    training_groups,
+)
 from noisyteacher.pipeline.defaults import AUTO, featurizer_for, student_for, training_for
-from noisyteacher.pipeline.floor import accuracy, train_floor
+from noisyteacher.pipeline.distilled import Distilled, compare_with_teacher, write_card
 from noisyteacher.pipeline.generations import next_labels
-from noisyteacher.pipeline.outcome import Distilled, Outcome
-from noisyteacher.pipeline.run_folder import better_before, claim_folder, results_row
-from noisyteacher.pipeline.student import Student, save_student
+from noisyteacher.pipeline.student import Student, is_student, save_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
-from noisyteacher.runs.comparison import (
-    Comparison,
-    Predictions,
-    count_confusions,
-    find_examples,
-    sample_rows,
-)
+from noisyteacher.runs.folder import ANOTHER_FOLDER
 from noisyteacher.train import (
     Inputs,
-    Job,
     Problem,
     TrainConfig,
     TrainData,
@@ -53,6 +51,13 @@ from noisyteacher.train import (
 )
 
 _AUDIT_REPLICATES = 200
+# What differs from the folder's run, as the one who gave it would say.
+_CHANGED = {
+    "data": "other files: gold, pool, teacher labels, validation or test rows",
+    "student_training": "other training, such as other epochs (--epochs)",
+    "flip": "another flip of images (--no-flip)",
+    "featurizer": "another featurizer of texts",
+}
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def _run(
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
     check_model(run.spec, run.problem.data, settings.methods, where)
     if folder is not None:
-        claim_folder(folder, task, run.spec, run.config, settings.seed, inputs)
+        _claim(run, folder)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
     found = _audit_teacher(task, say)
     recommended = found.recommendation.method
@@ -207,6 +212,32 @@ def _run(
     return _finish(run, outcomes, finished)
 
 
+def _claim(run: _Run, folder: RunFolder) -> None:
+    """Take the folder, or refuse it now and not after the training."""
+    task, inputs, featurizer = run.task, run.inputs, run.inputs.featurizer
+    settings = {
+        "name": "distill",
+        "dataset": task.name,
+        "data": task.digest(),
+        "sizes": task.sizes,
+        "classes": list(task.classes),
+        "teacher": task.labels.teacher,
+        "student": repr(run.spec),
+        "student_training": repr(run.config),
+        "seed": run.settings.seed,
+        "flip": inputs.flip,
+        # Another vocabulary of the same size fits the same student, and means other words.
+        "featurizer": None
+        if featurizer is None
+        else hashlib.sha256(orjson.dumps(featurizer.to_json())).hexdigest(),
+    }
+    folder.claim(settings, in_words=_CHANGED)
+    folder.rows()
+    student = folder.path / "student"
+    if student.exists() and not is_student(student):
+        raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
+
+
 def _audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
     """Audit the teacher on V and the pool before anything is trained, and say the warnings."""
     parts = task.split
@@ -225,9 +256,9 @@ def _audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
 def _train_candidates(
     run: _Run, wanted: Sequence[Candidate], labels: TeacherLabels
 ) -> list[Outcome]:
-    """Those that finished, in the order given; one whose loss became NaN is said and judged 0."""
+    """Those that finished, in the order given; one whose loss became NaN counts as 0 on S."""
     found: dict[Candidate, Outcome] = {}
-    for group in side_by_side(wanted, together=run.device.type == "cuda"):
+    for group in training_groups(wanted, together=run.device.type == "cuda"):
         done = _train_group(run, group, labels)
         found |= {outcome.candidate: outcome for outcome in done}
         if len(done) < len(group):
@@ -249,26 +280,27 @@ def _train_group(run: _Run, group: Sequence[Candidate], labels: TeacherLabels) -
         )
         for candidate, method in learners
     ]
-    for (candidate, _), trained in zip(learners, _train(run, jobs), strict=True):
+    done = []
+    if jobs:
+        done = train(
+            jobs,
+            run.problem.data,
+            run.config,
+            out=run.path,
+            device=run.device,
+            minutes=run.minutes_left,
+            quiet=run.quiet,
+        )
+    for (candidate, _), trained in zip(learners, done, strict=True):
         if trained.finished or trained.history.failed is not None:
             outcomes.append(_outcome(run, candidate, trained))
     for outcome in outcomes:
-        _record(run, outcome)
+        # A student stopped at a NaN loss is no finished student, and has no row.
+        finished = outcome.candidate.method is None or len(outcome.curve) == run.config.epochs
+        if run.folder is not None and finished:
+            row = outcome.row(run.task, run.config, run.settings.seed, hardware(run.device))
+            run.folder.append(row)
     return outcomes
-
-
-def _train(run: _Run, jobs: list[Job]) -> list[Trained]:
-    if not jobs:
-        return []
-    return train(
-        jobs,
-        run.problem.data,
-        run.config,
-        out=run.path,
-        device=run.device,
-        minutes=run.minutes_left,
-        quiet=run.quiet,
-    )
 
 
 def _outcome(run: _Run, candidate: Candidate, trained: Trained) -> Outcome:
@@ -292,16 +324,39 @@ def _outcome(run: _Run, candidate: Candidate, trained: Trained) -> Outcome:
 def _train_floor(run: _Run, candidate: Candidate) -> Outcome:
     task, began = run.task, time.monotonic()
     student = train_floor(task, run.inputs, run.tensors)
+
+    def accuracy(inputs: RawInputs, y: np.ndarray) -> float:
+        return 100 * float(np.mean(student.logits(inputs).argmax(1) == y))
+
     chosen = task.split.selection
-    shown = take_rows(task.inputs, chosen)
     return Outcome(
         candidate=candidate,
-        selection=accuracy(student, shown, task.y[chosen]),
-        test=None if task.test is None else accuracy(student, task.test.inputs, task.test.y),
+        selection=accuracy(take_rows(task.inputs, chosen), task.y[chosen]),
+        test=None if task.test is None else accuracy(task.test.inputs, task.test.y),
         seconds=time.monotonic() - began,
         examples_per_second=0.0,
         student=student,
     )
+
+
+def train_floor(task: Task, inputs: InputFormat, tensors: Inputs) -> Student:
+    """Fit on A and V with each strength, keep the best on S; the weaker one wins ties.
+
+    Text students that are encoders bring no bags of words, so the floor makes its own.
+    """
+    if task.kind == "text" and not isinstance(inputs.featurizer, Tfidf):
+        inputs, tensors = fit_format("text", task.inputs, Tfidf())
+    parts, views = task.split, inputs.views()
+
+    def features(rows: np.ndarray) -> FeatureMatrix:
+        shown = views.plain(gather_rows(tensors, torch.from_numpy(rows)))
+        return feature_matrix(shown, inputs.features)
+
+    rows = np.concatenate([parts.gold, parts.val])
+    chosen = features(parts.selection), task.y[parts.selection]
+    floor = fit_floor(features(rows), task.y[rows], *chosen)
+    best, bags = floor.models[floor.best], task.kind == "text"
+    return Student(*as_network(best, len(task.classes), bags=bags), task.classes, inputs)
 
 
 def _next_generation(
@@ -334,14 +389,6 @@ def _next_generation(
     return renewed, outcomes[0] if outcomes else None
 
 
-def _record(run: _Run, outcome: Outcome) -> None:
-    # A student stopped at a NaN loss is no finished student, and has no row.
-    finished = outcome.candidate.method is None or len(outcome.curve) == run.config.epochs
-    if run.folder is not None and finished:
-        seed, where = run.settings.seed, hardware(run.device)
-        run.folder.append(results_row(run.task, outcome, run.config, seed, where))
-
-
 def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
     done = Distilled(run.task, outcomes, finished, run.path)
     if not outcomes:
@@ -351,13 +398,7 @@ def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
         done.student.spec = done.student.spec.build().spec
     done.student.about = done.about(hardware(run.device))
     if run.folder is not None and finished:
-        if (better := better_before(run.folder, outcomes)) is not None:
-            name, selection = better
-            warn(
-                f"An earlier call left a better student in {run.path}: {name}, {selection:.2f} % "
-                f"on S. Add it to the methods (--method {name!r}) to keep it; it is not trained "
-                "again."
-            )
+        _warn_of_better_before(run.folder, outcomes)
         save_student(run.folder.path / "student", done.student, write_card(done), overwrite=True)
         # A student kept by an earlier call may have left one.
         (run.folder.path / "noise.json").unlink(missing_ok=True)
@@ -367,35 +408,17 @@ def _finish(run: _Run, outcomes: list[Outcome], finished: bool) -> Distilled:
     return done
 
 
-def compare_with_teacher(done: Distilled) -> Comparison:
-    """The kept student beside its teacher, as the run's page shows them.
-
-    Disagreements are looked for in the pool, confusions counted on S, which no student saw; on V
-    for a teacher that did not label S.
-    """
-    task, parts, student = done.task, done.task.split, done.student
-    pool = sample_rows(parts.pool)
-    ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
-    disagreements, examples = find_examples(
-        ids,
-        inputs,
-        Predictions.of(task.labels.take(ids).probs),
-        Predictions.of(student.predict_proba(inputs)),
-        task.classes,
-    )
-    tested = student.logits(take_rows(task.inputs, parts.selection)).argmax(1)
-    labeled = bool(task.labels.has(task.ids[parts.selection]).all())
-    judged, name = (parts.selection, "S") if labeled else (parts.val, "V")
-    by_teacher = task.labels.take(task.ids[judged]).hard
-    return Comparison(
-        student=done.best.candidate.name,
-        classes=list(task.classes),
-        rows_of="the pool",
-        rows=len(pool),
-        disagreements=disagreements,
-        confusions=[
-            count_confusions("teacher", name, task.y[judged], by_teacher),
-            count_confusions("student", "S", task.y[parts.selection], tested),
-        ],
-        examples=examples,
-    )
+def _warn_of_better_before(folder: RunFolder, outcomes: Sequence[Outcome]) -> None:
+    """Where an earlier call left a student that is better on S than all of these."""
+    mine = {(Candidate(o.candidate.method).name, o.candidate.generation) for o in outcomes}
+    earlier = [
+        (float(row.curve[-1]["selection"]), row.method)
+        for row in folder.rows()
+        if (row.method, row.generation) not in mine and row.curve and row.curve[-1]["selection"]
+    ]
+    selection, name = max(earlier, key=lambda pair: pair[0], default=(0.0, ""))
+    if selection > max(outcome.selection for outcome in outcomes):
+        warn(
+            f"An earlier call left a better student in {folder.path}: {name}, {selection:.2f} % on "
+            f"S. Add it to the methods (--method {name!r}) to keep it; it is not trained again."
+        )

@@ -13,11 +13,11 @@ from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelLike
 from noisyteacher.pipeline.defaults import AUTO
-from noisyteacher.pipeline.outcome import Distilled
-from noisyteacher.pipeline.run import DistillSettings, run_distill
+from noisyteacher.pipeline.distillation import DistillSettings, run_distill
+from noisyteacher.pipeline.distilled import Distilled
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.task import Given, Task, make_task
+from noisyteacher.pipeline.task import ExampleSets, Task, make_task
 from noisyteacher.train import TrainConfig
 
 
@@ -147,6 +147,6 @@ def gather(
     }
     known = as_examples(gold, "gold", files)
     unknown = as_examples(pool, "pool", files, labeled=False, features=known.features)
-    given = Given(known, unknown, **more)
+    given = ExampleSets(known, unknown, **more)
     in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
     return make_task(given, as_labels(labels, in_order, classes, logits=logits), seed=seed)
