@@ -59,7 +59,7 @@ def position(rng: random.Random, words: list[str], first: str) -> dict[str, obje
 def answer(rng: random.Random, words: list[str], positions: int) -> str:
     """A batch-output line with a place for the id; 1 in 50 answers off-list, 1 in 50 in pieces."""
     kind, label = rng.random(), rng.choice(CLASSES)
-    sampled = [label.capitalize()] + ["."] * (positions - 1)
+    sampled = [label.capitalize()] + ["."] * (positions - 1)  # 0 positions: no log-probabilities
     if kind < 0.02:
         sampled[0] = "Sorry"
     elif kind < 0.04:
@@ -68,7 +68,7 @@ def answer(rng: random.Random, words: list[str], positions: int) -> str:
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": "".join(sampled), "refusal": None},
-        "logprobs": {"content": content, "refusal": None},
+        "logprobs": {"content": content, "refusal": None} if positions else None,
         "finish_reason": "stop",
     }
     body = {
@@ -137,7 +137,9 @@ def measured(path: Path, folder: Path) -> Iterator[dict[str, object]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument("--positions", type=int, nargs="+", default=[1], help="tokens per answer")
+    parser.add_argument(
+        "--positions", type=int, nargs="+", default=[1], help="tokens per answer; 0: only the text"
+    )
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):

@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "labels" / "importers" / "fixtures"
 BATCH = str(FIXTURES / "openai_batch.jsonl")
 TWO = ["--classes", "positive,negative"]
+NEWS = ["--classes", "World,Sports,Business,Sci/Tech"]
+ANY = "--allow-rejected"
 
 
 def run(*arguments: object) -> Result:
@@ -50,7 +52,7 @@ def refused(*arguments: object) -> str:
 
 def test_answers_of_an_llm(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "labels"
-    summary = printed(BATCH, *TWO, "--out", out)
+    summary = printed(BATCH, *TWO, "--out", out, ANY)
     labels = TeacherLabels.open(out)
     assert labels.ids.tolist() == ["review-1", "review-2", "review-5"]
     listed = out.with_name("labels.rejected.jsonl")
@@ -62,11 +64,14 @@ def test_answers_of_an_llm(tmp_path: Path) -> None:
         "rows_per_class": {"positive": 2, "negative": 1},
         "teacher": "some-llm",
         "lines": 7,
+        "understood": {"logprobs": 2},
+        "several_answers": 0,
         "missing_mean": pytest.approx(0.37, abs=1e-5),
         "missing_above_half": 1,
         "rejected": {"refused": 1, "error": 2, "off-list": 1},
         "bad_lines": 0,
         "off_list_but_kept": 1,
+        "unmatched": {"Mixed": 1},
         "never_named": [],
         "rejected_file": str(listed),
     }
@@ -95,7 +100,7 @@ def test_tables_of_one_label_per_row(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.full((1, 2), 0.5))
     out = ("--out", tmp_path / "c")
     assert "--confidence-column are for tables" in refused(tmp_path / "x.npy", *named, *out)
-    told = refused(tmp_path / "p.jsonl", "--classes", "cat,bird", *out)
+    told = refused(tmp_path / "p.jsonl", "--classes", "cat,bird", "--label-column", "label", *out)
     assert "has the labels 'dog', which are not among the teacher's classes 'cat', 'bird'" in told
 
 
@@ -103,16 +108,18 @@ def test_the_summary_in_words(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_text(Path(BATCH).read_text() + "{\n")
     arguments = (damaged, "--classes", "positive,negative,neutral", "--out", tmp_path / "labels")
-    result = run(*arguments, "--skip-bad")
+    with pytest.warns(NoisyTeacherWarning, match=r"No answer names 'neutral'; .* --classes\."):
+        result = run(*arguments, "--skip-bad", ANY)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         f"3 rows, 3 classes: {tmp_path / 'labels'}",
         "positive 66.7%, negative 33.3%, neutral 0.0%",
+        "understood: 2 by logprobs",
         "missing mass: 0.370 on average, above 0.5 in 1 rows (33.3%)",
         "5 of 8 lines have no label: 1 refused, 2 error, 1 off-list, 1 bad line",
+        "most frequent answers without a class: 'Mixed' (1)",
         "1 rows answered off-list, kept by their mass",
         f"listed in {tmp_path / 'labels.rejected.jsonl'}",
-        "no answer names 'neutral': is it spelled so?",
     ]
 
 
@@ -125,13 +132,13 @@ def test_a_bad_line_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_an_existing_store_is_replaced_only_on_demand(tmp_path: Path) -> None:
     out, listed = tmp_path / "labels", tmp_path / "labels.rejected.jsonl"
-    printed(BATCH, *TWO, "--out", out)
+    printed(BATCH, *TWO, "--out", out, ANY)
     assert "--overwrite" in refused(BATCH, *TWO, "--out", out)
     summary = printed(FIXTURES / "chat.jsonl", *TWO, "--out", out, "--overwrite")
     assert (summary["rows"], summary["rejected_file"]) == (2, None)
     assert len(TeacherLabels.open(out)) == 2
     assert not listed.exists()
-    printed(BATCH, *TWO, "--out", out, "--overwrite")
+    printed(BATCH, *TWO, "--out", out, "--overwrite", ANY)
     assert listed.exists()
     np.savez(tmp_path / "x.npz", probs=np.full((1, 2), 0.5), ids=np.array([1]))
     printed(tmp_path / "x.npz", "--out", out, "--overwrite")
@@ -158,12 +165,12 @@ def test_progress_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("noisyteacher.core.progress.SECONDS_BETWEEN_LINES", -1.0)
     result = run(BATCH, *TWO, "--out", tmp_path / "a")
     assert re.search(r"7 lines, \d+ a second$", result.stderr, re.MULTILINE)
-    assert run(BATCH, *TWO, "--out", tmp_path / "b", "--json").stderr == ""
+    assert run(BATCH, *TWO, "--out", tmp_path / "b", "--json", ANY).stderr == ""
 
 
 def test_progress_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    result = run(BATCH, *TWO, "--out", tmp_path / "labels")
+    result = run(BATCH, *TWO, "--out", tmp_path / "labels", ANY)
     assert result.exit_code == 0
     assert "4.4/4.4 kB" in result.stderr
     assert "3 rows" in result.stdout
@@ -190,11 +197,15 @@ def files_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = pa.table({"id": ["a", "b"], "probs": probs.tolist()})
     pq.write_table(table, tmp_path / "probs.parquet")
     shutil.copy(BATCH, tmp_path / "answers.jsonl")
-    lines = Path(BATCH).read_text().splitlines(keepends=True)
-    (tmp_path / "part-1.jsonl").write_text("".join(lines[:2]))
-    (tmp_path / "part-2.jsonl").write_text("".join(lines[2:]))
-    (tmp_path / "damaged.jsonl").write_text("".join(lines)[:-40])
-    shutil.copy(FIXTURES / "chat.jsonl", tmp_path)
+    for name in (*["openai_chat", "plain", "choices", "probs_object", "ollama_generate"], "chat"):
+        shutil.copy(FIXTURES / f"{name}.jsonl", tmp_path)
+    lines = (FIXTURES / "openai_batch_text.jsonl").read_text()
+    (tmp_path / "damaged.jsonl").write_text(lines + lines[:40])
+    (tmp_path / "ids-3.txt").write_text("a\nb\nc\n")
+    (tmp_path / "responses").mkdir()
+    for row in (FIXTURES / "openai_chat.jsonl").read_text().splitlines():
+        (tmp_path / "responses" / f"{json.loads(row)['id']}.json").write_text(row)
+    (tmp_path / "classes.json").write_text('["World", "Sports", "Business", "Sci/Tech"]')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -203,11 +214,11 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-@pytest.mark.filterwarnings("ignore:.* holds the labels")
+@pytest.mark.filterwarnings("ignore:.* holds the labels", "ignore:No answer names")
 def test_everything_in_the_docs_runs(files_of_the_docs: Path) -> None:
     page = (ROOT / "docs" / "importing.md").read_text()
     synonyms, entry = blocks(page, "json")
-    Path("answers.json").write_text(synonyms)
+    Path("synonyms.json").write_text(synonyms)
     commands = [line for block in blocks(page, "console") for line in block.splitlines()]
     assert len(commands) > 5
     for command in commands:
@@ -223,12 +234,78 @@ def test_everything_in_the_docs_runs(files_of_the_docs: Path) -> None:
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         runpy.run_path("snippet.py")
-    assert "3 rows" in output.getvalue()
+    assert "5 rows" in output.getvalue()
+    named = set(re.findall(r"`(\w+\.jsonl)`", page))
+    assert {path.name for path in FIXTURES.glob("*.jsonl")} - {"mixed.jsonl"} <= named
 
 
-@pytest.mark.filterwarnings("ignore:.* holds the labels")
+@pytest.mark.filterwarnings("ignore:.* holds the labels", "ignore:No answer names")
 def test_the_epilog_runs(files_of_the_docs: Path) -> None:
-    shutil.copy(BATCH, "answers.jsonl")
+    shutil.copy("chat.jsonl", "answers.jsonl")
     for command in re.findall(r"`noisyteacher import (.*?)`", EPILOG):
         assert run(*shlex.split(command)).exit_code == 0
         shutil.rmtree("labels")
+
+
+def test_a_folder_of_responses_is_one_source(tmp_path: Path) -> None:
+    folder = tmp_path / "responses"
+    (folder / "deeper").mkdir(parents=True)
+    shutil.copy(FIXTURES / "plain.jsonl", folder)
+    shutil.copy(FIXTURES / "anthropic_messages.jsonl", folder / "deeper")
+    (folder / "notes.txt").write_text("not read")
+    summary = printed(folder, *NEWS, "--out", tmp_path / "labels")
+    assert (summary["rows"], summary["several_answers"]) == (12, 1)
+    assert summary["rejected"] == {"refused": 1, "error": 1}
+    (tmp_path / "empty").mkdir()
+    told = refused(tmp_path / "empty", *NEWS, "--out", tmp_path / "x")
+    assert "holds no files .jsonl, .ndjson, .json" in told
+
+
+def test_too_many_unmatched_answers_make_no_store(tmp_path: Path) -> None:
+    path, out, words = tmp_path / "a.jsonl", tmp_path / "labels", tmp_path / "words.json"
+    said = ["World"] * 16 + ["Sport", "Sport", "Economy", "I cannot say."]
+    rows = [{"id": number, "response": text} for number, text in enumerate(said)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = refused(path, *NEWS, "--out", out, "--write-synonyms", words)
+    assert told.startswith("3 of 19 answers name no class, more than a tenth")
+    assert "'Sport' (2), 'Economy' (1)" in told
+    assert "--allow-rejected" in told
+    assert not out.exists()
+    listed = out.with_name("labels.rejected.jsonl")
+    assert [json.loads(line)["reason"] for line in listed.read_text().splitlines()] == [
+        *["off-list"] * 3,
+        "refused",
+    ]
+    file = json.loads(words.read_text())
+    assert file == {
+        "World": [],
+        "Sports": ["Sport"],
+        "Business": [],
+        "Sci/Tech": [],
+        "(unmatched)": ["Economy"],
+    }
+    with pytest.warns(NoisyTeacherWarning, match="No answer names 'Business', 'Sci/Tech'"):
+        summary = printed(path, "--classes", words, "--out", out)
+    assert summary["rows_per_class"] == {"World": 16, "Sports": 2, "Business": 0, "Sci/Tech": 0}
+    assert summary["unmatched"] == {"Economy": 1}
+    with pytest.warns(NoisyTeacherWarning, match="No answer names"):
+        assert printed(path, *NEWS, ANY, "--out", tmp_path / "most")["rows"] == 16
+
+
+def test_options_for_answers_are_refused_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,cat,dog\na,0.75,0.25\n")
+    for option in (["--choices", "A"], ["--answer-key", "x"], [ANY], ["--write-synonyms", "x"]):
+        told = refused(tmp_path / "p.csv", *option, "--out", tmp_path / "x")
+        assert told.startswith(f"{option[0]} is for an LLM's answers")
+
+
+def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
+    result = run(FIXTURES / "plain.jsonl", *NEWS, "--out", tmp_path / "labels")
+    assert result.stdout.splitlines()[2:] == [
+        "understood: 6 by class, 2 by JSON, 1 by prose",
+        "no log-probabilities: hard labels, so trust is measured per predicted class",
+        "1 ids have several answers; their shares count",
+        "missing mass: 0.000 on average, above 0.5 in 0 rows (0.0%)",
+        "1 of 10 lines have no label: 1 error",
+        f"listed in {tmp_path / 'labels.rejected.jsonl'}",
+    ]

@@ -15,10 +15,13 @@ import pyarrow as pa
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few, warn
+from noisyteacher.io.spelling import NO_CLASS, Spellings
 
 # Class name to its answers: the name itself first, then its synonyms.
 ClassAnswers = dict[str, tuple[str, ...]]
 
+# The entry of a file of synonyms that lists answers without a class; it is no class.
+UNMATCHED = "(unmatched)"
 UNKNOWN = "-1"  # a label that is not known, as numbers have it
 # Without a sign and without leading zeros, and small enough for 64 bits.
 WHOLE_NUMBER = r"(0|[1-9][0-9]{0,17})"
@@ -60,6 +63,7 @@ def _from_json(path: Path) -> ClassAnswers:
             f"{path} must hold a list of class names or an object from each to a list."
         )
     synonyms = {}
+    content.pop(UNMATCHED, None)
     for name, given in content.items():
         answers = [given] if isinstance(given, str) else given
         if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
@@ -169,12 +173,27 @@ def label_numbers(
     place = places_of(used, classes, where, synonyms)
     strange = [name for name in used if name not in place]
     if strange:
+        place |= _spelled_otherwise(strange, classes, synonyms or {})
+        strange = [name for name in strange if name not in place]
+    if strange:
         raise InputError(
             f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
             f"classes {first_few(classes, 10)}."
         )
     number: dict[str | None, int] = {name: place[name] for name in used}
     return np.fromiter((number.get(text, -1) for text in texts), np.int64, len(texts))
+
+
+def _spelled_otherwise(
+    texts: Sequence[str], classes: Sequence[str], synonyms: Mapping[str, int]
+) -> dict[str, int]:
+    """The classes of the labels that are other spellings of them: "scitech" for "Sci/Tech"."""
+    answers: dict[str, list[str]] = {name: [name] for name in classes}
+    for name, place in synonyms.items():
+        answers[classes[place]].append(name)
+    spellings = Spellings(answers)
+    found = {text: spellings.find(text) for text in texts}
+    return {text: place for text, place in found.items() if place != NO_CLASS}
 
 
 def labeled_rows(

@@ -66,6 +66,11 @@ def _join(text: str) -> _Joined:
     return _Joined("".join(pieces), frozenset(spaces), frozenset(gaps))
 
 
+def spelling_key(text: str) -> str:
+    """The same for texts that differ in spelling only."""
+    return _join(plain(text)).text or plain(text)
+
+
 def _kept(gap: str, before: str, after: str) -> str:
     """What stays of the characters between two words."""
     if after.isdigit() and not before[-1:].isalpha():

@@ -21,8 +21,7 @@ from noisyteacher.labels.importers import (
     parse_classes,
     with_synonyms,
 )
-from noisyteacher.labels.importers.answers import Answers
-from noisyteacher.labels.importers.llm import LineReader
+from noisyteacher.labels.importers.answer_lines import LineReader
 from noisyteacher.labels.importers.responses import without_later_positions
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -30,7 +29,8 @@ TWO = parse_classes("positive,negative")
 
 
 def read(path: Path, **options: Any) -> LlmImport:
-    return import_llm([path], options.pop("classes", TWO), **options)
+    classes = options.pop("classes", TWO)
+    return import_llm([path], classes, **{"allow_rejected": True, **options})
 
 
 def written(folder: Path, *lines: str, name: str = "answers.jsonl") -> Path:
@@ -120,8 +120,9 @@ def test_several_files_and_line_numbers(tmp_path: Path) -> None:
     again = written(
         tmp_path, "", plain_line("c", 0.1, 0.9), plain_line("a", 0.1, 0.9), name="3.jsonl"
     )
-    with pytest.raises(InputError, match=r"repeated: 'a' \(1.jsonl line 1 and 3.jsonl line 3\)\."):
-        import_llm([first, again], TWO)
+    done = import_llm([first, again], TWO)
+    assert (done.labels.ids.tolist(), done.repeated) == (["a", "b", "c"], 1)
+    np.testing.assert_allclose(done.labels.probs[0], [0.35, 0.65], atol=1e-3)
 
 
 def test_a_retried_example_may_stand_twice_if_only_one_has_a_label(tmp_path: Path) -> None:
@@ -165,7 +166,10 @@ def test_empty_file(tmp_path: Path, content: str) -> None:
 BAD_LINES = {
     "no JSON": ('{"custom_id": "x", ', "is not JSON"),
     "text": ('"positive"', "is not a JSON object"),
-    "a request": ('{"custom_id": "x", "body": {"messages": []}}', "neither choices nor outputs"),
+    "a request": (
+        '{"custom_id": "x", "body": {"messages": []}}',
+        "holds no answer of a known shape; its keys are 'custom_id', 'body'",
+    ),
     "no id": (
         json.dumps(chat_body([("positive", {"positive": 0.9})]) | {"id": None}),
         "no custom_id",
@@ -217,8 +221,8 @@ def test_whole_number_ids(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the ids 'x3' are not whole numbers"):
         read(path, settings=settings)
     path = written(tmp_path, plain_line("7", 0.6, 0.4), plain_line("07", 0.3, 0.7))
-    with pytest.raises(InputError, match="repeated: 7"):
-        read(path, settings=settings)
+    done = read(path, settings=settings)
+    assert (done.labels.ids.tolist(), done.repeated) == ([7], 1)
 
 
 def test_ids_of_two_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +241,8 @@ def test_nothing_usable_is_an_error_that_says_why(tmp_path: Path) -> None:
         read(path)
     body = chat_body([("positive", {"positive": 1.0})])
     body["choices"][0]["logprobs"] = None
-    with pytest.raises(InputError, match="ask for log-probabilities"):
-        read(written(tmp_path, json.dumps(body)))
+    done = read(written(tmp_path, json.dumps(body)))
+    assert (done.labels.probs.tolist(), done.rules) == ([[1, 0]], {"class": 1})
 
 
 def test_answers_without_positions(tmp_path: Path) -> None:
@@ -286,20 +290,20 @@ def test_leaving_later_positions_out_changes_nothing(tokens: list[str], compact:
         (t, {t: 0.5, "negative": 0.25} | {w: 0.01 for w in TOKENS if w != t}) for t in tokens
     ]
     line = batch_line("a", places, compact).encode()
-    whole = LineReader(Answers(TWO))
-    quick = LineReader(Answers(TWO))
+    whole = LineReader(TWO)
+    quick = LineReader(TWO)
     quick._shortest = 1
     expected, found = whole._read_all(line), quick.read(line)
     assert found[0].id == expected[0].id == "a"
     assert found[1] == pytest.approx(expected[1])
-    assert found[2] == expected[2]
+    assert found[2:] == expected[2:]
 
 
 def test_later_positions_are_left_out() -> None:
     places: list[Place] = [
         ("positive", {"positive": 0.5}),
         (".", {".": 0.5, "!": 0.1}),
-        ("x", {"x": 1.0}),
+        ("*", {"*": 1.0}),
     ]
     for compact in (False, True):
         line = batch_line("a", places, compact).encode()
@@ -310,7 +314,7 @@ def test_later_positions_are_left_out() -> None:
             == (json.loads(line)["response"]["body"]["choices"][0]["logprobs"]["content"][:1])
         )
         assert without_later_positions(shorter) is None
-        reader = LineReader(Answers(TWO))
+        reader = LineReader(TWO)
         first, second = reader.read(line), reader.read(line)
         assert reader._shortest == len(shorter)
-        assert first[1:] == second[1:] == ([0.5, 0.0], "")
+        assert first[1:] == second[1:] == ([0.5, 0.0], "logprobs", (0,))

@@ -20,7 +20,7 @@ from noisyteacher.labels.importers import (
     parse_classes,
     with_synonyms,
 )
-from noisyteacher.labels.importers.one_label import is_labeled, spread
+from noisyteacher.labels.importers.one_label import is_json_table, spread
 
 SURE = "id,text,label,confidence\na,x,cat,0.9\nb,y,dog,0.6\nc,z,bird,0.8\n"
 HARD = "id,label\na,cat\nb,dog\nc,cat\n"
@@ -222,8 +222,8 @@ def test_probabilities_beside_a_label_stay_what_they_are(tmp_path: Path) -> None
     assert (labels.classes, note) == (("y", "n"), "")
     with pytest.raises(InputError, match="no column for the classes 'bird', 'fish'"):
         import_table(csv(tmp_path, table), classes=parse_classes("bird,fish"))
-    with pytest.raises(InputError, match="no two columns of probabilities"):
-        import_table(csv(tmp_path, 'id,label,probs\n1,a,"[0.7, 0.3]"\n2,b,"[0.1, 0.9]"\n'))
+    lists = csv(tmp_path, 'id,label,probs\n1,a,"[0.7, 0.3]"\n2,b,"[0.1, 0.9]"\n')
+    assert noted(lists)[0].hard.tolist() == [0, 1]
     pq.write_table(
         pa.table({"id": [1, 2], "label": [0, 0], "probs": [[0.75, 0.25], [0.25, 0.75]]}),
         tmp_path / "x.parquet",
@@ -245,7 +245,11 @@ def test_other_numbers_beside_a_label_ask_for_its_name(tmp_path: Path) -> None:
         ('{"custom_id": "a", "response": {"body": {}}, "label": "x"}', False),
         ('{"id": "a", "choices": [], "label": "x"}', False),
         ('{"id": "a", "error": "busy", "label": "x"}', False),
-        ('{"id": "a", "cat": 0.5, "dog": 0.5}', False),
+        ('{"id": "a", "cat": 0.5, "dog": 0.5}', True),
+        ('{"id": "a", "probs": [0.5, 0.5]}', True),
+        ('{"id": "a", "probs": {"cat": 0.5, "dog": null}}', True),
+        ('{"id": "a", "probs": ["x"]}', False),
+        ('{"id": "a", "cat": 1, "dog": 0}', False),
         ("[1]", False),
         ("{", False),
         ("", False),
@@ -255,4 +259,38 @@ def test_json_lines_with_labels_are_told_from_answers(
     tmp_path: Path, line: str, labeled: bool
 ) -> None:
     (path,) = csv(tmp_path, line, "x.jsonl")
-    assert is_labeled(path) is labeled
+    assert is_json_table(path) is labeled
+
+
+@pytest.mark.parametrize(
+    ("line", "table"),
+    [
+        ('{"id": "a", "label": "cat"}', False),
+        ('{"id": "a", "label": "2"}', True),
+        ('{"id": "a", "label": 2}', True),
+        ('{"id": "a", "label": true}', True),
+        ('{"id": "a", "Cat": 1, "dog": 0}', True),
+        ('{"id": "a", "seconds": 1.5, "cost": 0.5, "answer": "cat"}', False),
+        ('{"id": "a", "probs": {"cat": 1, "dog": 0}}', True),
+    ],
+)
+def test_labels_in_words_are_answers_where_the_classes_are_known(
+    tmp_path: Path, line: str, table: bool
+) -> None:
+    (path,) = csv(tmp_path, line, "x.jsonl")
+    assert is_json_table(path, parse_classes("cat,dog")) is table
+
+
+def test_labels_are_compared_as_answers_are(tmp_path: Path) -> None:
+    """B3: case, punctuation and separators do not make another class."""
+    table = "id,label\na,scitech\nb,Business.\nc,Sci/Tech\nd,sci_tech\ne,business\n"
+    labels, _ = noted(csv(tmp_path, table), classes=parse_classes("Business,Sci/Tech"))
+    assert labels.hard.tolist() == [1, 0, 1, 1, 0]
+    labels, note = noted(csv(tmp_path, f"{table}f,Sci/Tech\ng,business\n"))
+    assert labels.classes == ("Sci/Tech", "business")
+    assert labels.hard.tolist() == [0, 1, 0, 0, 1, 0, 1]
+    assert "'Sci/Tech', 'business'" in note
+    with pytest.raises(InputError, match="has the labels 'Science'"):
+        noted(
+            csv(tmp_path, "id,label\na,Science\nb,Sci/Tech\n"), classes=parse_classes("A,Sci/Tech")
+        )

@@ -2,6 +2,7 @@
 
 from noisyteacher.io.classes import ClassAnswers, parse_classes, with_synonyms
 from noisyteacher.io.ids import read_ids
+from noisyteacher.labels.importers.answer_text import AnswerReader, Reading
 from noisyteacher.labels.importers.llm import LlmImport, import_llm
 from noisyteacher.labels.importers.llm_rows import rejected_path
 from noisyteacher.labels.importers.probability_files import (
@@ -11,9 +12,11 @@ from noisyteacher.labels.importers.probability_files import (
 )
 
 __all__ = [
+    "AnswerReader",
     "ClassAnswers",
     "ImportSettings",
     "LlmImport",
+    "Reading",
     "import_array",
     "import_llm",
     "import_table",

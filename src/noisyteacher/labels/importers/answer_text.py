@@ -153,6 +153,14 @@ class AnswerReader:
                 )
         return options
 
+    def with_options(self, classes: ClassAnswers) -> ClassAnswers:
+        """The classes with their options among their answers, for tokens."""
+        names = {number: option for option, number in self._options.items()}
+        return {
+            name: (*answers, names[number]) if number in names else answers
+            for number, (name, answers) in enumerate(classes.items())
+        }
+
     def read(self, text: str) -> Reading:
         """What the text of an answer says."""
         label = self._spellings.find(text)

@@ -55,6 +55,21 @@ class Positions(Protocol):
     def __getitem__(self, number: int, /) -> Position: ...
 
 
+class LaterPositions:
+    """The places of an answer from some place on."""
+
+    __slots__ = ("_first", "_positions")
+
+    def __init__(self, positions: Positions, first: int) -> None:
+        self._positions, self._first = positions, first
+
+    def __len__(self) -> int:
+        return len(self._positions) - self._first
+
+    def __getitem__(self, number: int, /) -> Position:
+        return self._positions[self._first + number]
+
+
 class Meaning(NamedTuple):
     """What a text says: the class it counts for, and whether what follows could change that."""
 
@@ -80,9 +95,9 @@ class Answers:
         for number, (name, answers) in enumerate(classes.items()):
             for answer in answers:
                 self._add(answer, number, name)
-        self._meanings = _Remembered(self.meaning)
-        self._labels = _Remembered(lambda token: self.meaning(token).label)
-        self._settled = _Remembered(self._settles)
+        self._meanings = Remembered(self.meaning)
+        self._labels = Remembered(lambda token: self.meaning(token).label)
+        self._settled = Remembered(self._settles)
 
     def _add(self, answer: str, number: int, name: str) -> None:
         text = _from_start(answer).rstrip(_WRAPPING)
@@ -139,7 +154,7 @@ class Answers:
             whole_before = said.label if said.whole else NO_CLASS
         return Shares(mass, NO_CLASS)
 
-    def share_out_fast(self, content: list[dict[str, Any]]) -> list[float] | None:
+    def share_out_fast(self, content: list[dict[str, Any]]) -> Shares | None:
         """The same for the content of a chat completion whose first token is a whole answer.
 
         Nearly all lines of nearly all files are of this kind. None for the others.
@@ -158,26 +173,29 @@ class Answers:
                 mass[label] += exp(candidate["logprob"])
                 if token == sampled:
                     sampled_listed = True
+        answer = labels[sampled]
         if not sampled_listed:
-            mass[labels[sampled]] += exp(first["logprob"])
-        return mass
+            mass[answer] += exp(first["logprob"])
+        return Shares(mass, answer)
 
     def _settles(self, token: str) -> bool:
         meaning = self.meaning(token)
         return meaning.whole and not meaning.unsettled
 
 
-class _Remembered(dict[str, _ValueT]):
+class Remembered(dict[str, _ValueT]):
     """A function of texts. Tokens repeat from line to line, so that most look-ups are hits."""
 
-    def __init__(self, function: Callable[[str], _ValueT]) -> None:
+    def __init__(self, function: Callable[[str], _ValueT], longest: int = 1 << 20) -> None:
         super().__init__()
-        self._function = function
+        self._function, self._longest = function, longest
 
     def __missing__(self, text: str) -> _ValueT:
-        if len(self) >= _MOST_REMEMBERED:
-            self.clear()
-        value = self[text] = self._function(text)
+        value = self._function(text)
+        if len(text) <= self._longest:
+            if len(self) >= _MOST_REMEMBERED:
+                self.clear()
+            self[text] = value
         return value
 
 

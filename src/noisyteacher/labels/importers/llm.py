@@ -1,50 +1,40 @@
-"""JSON Lines of LLM answers with log-probabilities, to teacher labels.
+"""Files of LLM answers to teacher labels.
 
-A line is one provider's response (``responses.py``), whose answer's tokens become the probability
-of each class (``answers.py``). The probabilities of the classes are made to sum to 1; what no class
-got is the row's missing mass. A row whose classes got less than a millionth is rejected: it has no
-label.
+A line is one provider's response (``responses.py``), which becomes the probability of each class
+(``answer_lines.py``). The probabilities of the classes are made to sum to 1; what no class got is
+the row's missing mass. A row whose classes got less than a millionth is rejected: it has no label.
+Several lines with one id are several answers, of which the mean counts.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.io.classes import ClassAnswers
-from noisyteacher.io.formats import line_blocks, name_files
+from noisyteacher.core.files import write_atomic
+from noisyteacher.io.classes import UNMATCHED, ClassAnswers
+from noisyteacher.io.formats import LineBlock, kind_of, line_blocks, name_files
 from noisyteacher.io.ids import whole_numbers
-from noisyteacher.labels.importers.answers import NO_CLASS, Answers
+from noisyteacher.labels.importers.answer_lines import LineReader
+from noisyteacher.labels.importers.answer_text import CUT_OFF, EMPTY, REFUSED
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
-from noisyteacher.labels.importers.responses import (
-    BadLineError,
-    ChatPositions,
-    Response,
-    read_response,
-    without_later_positions,
-)
+from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineError, Response
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
-_LEAST_MASS = 1e-6
-_MOST_MASS = 1.01  # log-probabilities are printed rounded
-
-# What a line that is not a response does to code that expects one.
-_SHAPE_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-
-# Looking for later positions costs time, so only lines this much longer than others are searched.
-_LONGER = 1.25
 _MUCH_MISSING = 0.5
-_EXAMPLES = 6
+_MOST_UNMATCHED = 0.1
+_COUNTED_ANSWERS = 10_000  # different ones
+_LONGEST_COUNTED = 80
+_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,10 @@ class LlmImport:
     rejected: dict[str, int]  # lines without a label, by reason
     bad: int  # lines that could not be read, and were skipped
     off_list: int  # rows in the store whose own answer names no class
-    never_named: tuple[str, ...]  # classes that no row gives any probability
+    never_named: tuple[str, ...]  # classes that no answer names
+    rules: dict[str, int] = field(default_factory=dict)  # lines with a label, by rule
+    unmatched: dict[str, int] = field(default_factory=dict)  # the commonest answers without one
+    repeated: int = 0  # ids with several answers
 
     @property
     def mostly_missing(self) -> int:
@@ -69,28 +62,83 @@ def import_llm(
     classes: ClassAnswers,
     *,
     ids: npt.NDArray[Any] | None = None,
+    choices: str | None = None,
+    answer_key: str | None = None,
     skip_bad: bool = False,
+    allow_rejected: bool = False,
     rejected: Path | None = None,
+    synonyms: Path | None = None,
     settings: ImportSettings | None = None,
     on_block: Callable[[int, int], None] | None = None,
 ) -> LlmImport:
     """Read files of answers.
 
-    ``ids``: one per non-empty line of all files, instead of those in the lines. ``skip_bad`` goes
-    on after a line that cannot be read. ``rejected``: a file that lists every example that was
-    refused, answered off-list or could not be read. ``on_block`` is told, now and then, how many
-    more bytes and lines are done.
+    Args:
+        paths: JSON Lines, or ``.json`` files of one response or a list of them.
+        classes: each class with its answers.
+        ids: one per non-empty line of all files, instead of those in the lines.
+        choices: "A", "1" or "0" where the prompt listed the classes as options: the first of them.
+        answer_key: the key of the class in JSON answers (default: ``label`` and the like).
+        skip_bad: go on after a line that cannot be read.
+        allow_rejected: accept that more than a tenth of the answers name no class.
+        rejected: a file to list every example that was refused, answered off-list or not read.
+        synonyms: a file to write with the answers that name no class, to be filled in and given as
+            ``classes`` the next time.
+        settings: what to write down about the teacher.
+        on_block: is told, now and then, how many more bytes and lines are done.
     """
     settings = settings or ImportSettings()
     if settings.logits:
         raise InputError("answers of an LLM come with log-probabilities, not with logits.")
     with RejectedList(rejected) as listed:
-        reader = _Reader(Answers(classes), ids, skip_bad, listed)
+        lines = LineReader(classes, choices=choices, answer_key=answer_key)
+        reader = _Reader(tuple(classes), lines, ids, skip_bad, listed)
         for path in paths:
             reader.read(path, on_block)
+        if synonyms is not None:
+            write_synonyms(synonyms, classes, reader.unmatched())
+        problem = reader.why_nothing() or ("" if allow_rejected else reader.why_too_few())
+        if problem:
+            listed.commit()
+            where = f" They are listed in {rejected}." if rejected is not None else ""
+            raise InputError(f"{problem}{where}")
         result = reader.finish(settings, name_files(paths))
         listed.commit()
     return result
+
+
+def write_synonyms(path: Path, classes: ClassAnswers, unmatched: dict[str, int]) -> None:
+    """A file of classes and synonyms, with the answers that have no class yet at its end.
+
+    Singular and plural of a class are put where they belong.
+    """
+    file: dict[str, list[str]] = {name: list(answers[1:]) for name, answers in classes.items()}
+    own = {a.casefold(): name for name, answers in classes.items() for a in answers}
+    rest: list[str] = []
+    for answer in unmatched:
+        text = answer.strip().strip(".").casefold()
+        near = own.get(f"{text}s") or (own.get(text[:-1]) if text.endswith("s") else None)
+        (rest if near is None else file[near]).append(answer)
+    content = orjson.dumps({**file, UNMATCHED: rest}, option=orjson.OPT_INDENT_2)
+    write_atomic(path, content + b"\n")
+
+
+def _blocks(path: Path) -> Iterator[LineBlock]:
+    """The lines of a file; a ``.json`` file may be one response, or a list of them."""
+    if kind_of(path) == ".json":
+        try:
+            value = orjson.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
+        except orjson.JSONDecodeError:
+            value = None
+        if isinstance(value, dict):
+            # What a provider calls the response is not what the user calls the example.
+            own = any(key in value for key in ("custom_id", "key"))
+            plain = any(isinstance(value.get(key), str) for key in PLAIN_KEYS) and "id" in value
+            value = [value if own or plain else {"custom_id": path.stem, **value}]
+        if isinstance(value, list):
+            yield LineBlock(1, [orjson.dumps(row) for row in value])
+            return
+    yield from line_blocks(path)
 
 
 class _Reader:
@@ -98,26 +146,28 @@ class _Reader:
 
     def __init__(
         self,
-        answers: Answers,
+        names: tuple[str, ...],
+        lines: LineReader,
         ids: npt.NDArray[Any] | None,
         skip_bad: bool,
         listed: RejectedList,
     ) -> None:
-        self._answers = answers
-        self._read = LineReader(answers).read
+        self._names = names
+        self._read = lines.read
         self._ids = ids
         self._skip_bad = skip_bad
         self._listed = listed
-        self._rows = LlmRows(len(answers.names))
+        self._rows = LlmRows(len(names))
         self._models: set[str] = set()
+        self._named: set[int] = set()
+        self._rules: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
-        self._examples: list[str] = []
+        self._answers: Counter[str] = Counter()
         self._lines = self._bad = self._off_list = 0
 
     def read(self, path: Path, on_block: Callable[[int, int], None] | None) -> None:
         before = self._lines
-        self._rows.start_file(path)
-        for block in line_blocks(path):
+        for block in _blocks(path):
             for number, line in enumerate(block.lines, block.first):
                 if line and not line.isspace():
                     self._lines += 1
@@ -130,27 +180,36 @@ class _Reader:
 
     def _read_line(self, line: bytes, path: Path, number: int) -> None:
         try:
-            response, mass, reason = self._read(line)
+            response, mass, rule, named = self._read(line)
             name = response.id if self._ids is None else self._given_id(self._ids)
             if mass is None:
-                self._reject(name, response, path, number, reason)
+                self._reject(name, response, path, number, rule)
                 return
             if type(name) is not str and type(name) is not int:
-                raise BadLineError("has no custom_id or id that is text or a whole number")
+                raise BadLineError(
+                    "has no custom_id or id that is text or a whole number (ids= (--ids) gives "
+                    "ids from a file)"
+                )
         except BadLineError as error:
             self._skip(path, number, str(error))
             return
-        self._rows.add(name, number, mass)
+        self._rows.add(name, mass)
         self._models.add(response.model)
-        if reason:
+        if named:
+            self._named.update(named)
+            self._rules[rule] += 1
+        else:
             self._off_list += 1
-            self._listed.add(name, path, number, reason, response.text, kept=True)
+            self._listed.add(name, path, number, rule, response.samples[0].text, kept=True)
 
     def _reject(self, name: Any, response: Response, path: Path, number: int, reason: str) -> None:
         self._rejected[reason] += 1
-        if len(self._examples) < _EXAMPLES:
-            self._examples.append(response.text[:80])
-        self._listed.add(name, path, number, reason, response.text)
+        text = response.told or " | ".join(sample.text for sample in response.samples)
+        if reason not in (ERROR, REFUSED):
+            short = text.strip()[:_LONGEST_COUNTED]
+            if short in self._answers or len(self._answers) < _COUNTED_ANSWERS:
+                self._answers[short] += 1
+        self._listed.add(name, path, number, reason, text)
 
     def _skip(self, path: Path, number: int, problem: str) -> None:
         if not self._skip_bad:
@@ -166,104 +225,62 @@ class _Reader:
             raise InputError(f"{len(ids)} ids were given, but there are more answers than that.")
         return ids[self._lines - 1].item()
 
+    def unmatched(self) -> dict[str, int]:
+        """The commonest answers that name no class."""
+        return {text: count for text, count in self._answers.most_common(100) if text}
+
     def finish(self, settings: ImportSettings, where: str) -> LlmImport:
         if self._ids is not None and len(self._ids) != self._lines:
             raise InputError(f"{len(self._ids)} ids were given for {self._lines} answers.")
-        if not len(self._rows):
-            raise InputError(self._why_nothing())
         ids = self._rows.take_ids()
         if settings.int_ids:
             ids = whole_numbers(ids)
-        self._rows.check_unique(ids)
-        probs, missing = self._rows.take_probs()
+        ids, probs, missing, repeated = self._rows.take_probs(ids)
         if settings.teacher is None:
             models = " + ".join(sorted(filter(None, self._models)))
             settings = replace(settings, teacher=models or None)
-        silent = np.flatnonzero(probs.sum(axis=0) == 0)
+        silent = [name for number, name in enumerate(self._names) if number not in self._named]
         return LlmImport(
-            labels=settings.make(ids, probs, self._answers.names, where=where, missing=missing),
+            labels=settings.make(ids, probs, self._names, where=where, missing=missing),
             lines=self._lines,
             rejected=dict(self._rejected),
             bad=self._bad,
             off_list=self._off_list,
-            never_named=tuple(self._answers.names[number] for number in silent),
+            never_named=tuple(silent),
+            rules=dict(self._rules.most_common()),
+            unmatched=self.unmatched(),
+            repeated=repeated,
         )
 
-    def _why_nothing(self) -> str:
+    def why_nothing(self) -> str:
+        """What to tell if no line has a label."""
+        if len(self._rows):
+            return ""
         reasons = ", ".join(f"{count} × {reason}" for reason, count in self._rejected.most_common())
         if self._bad:
             reasons = ", ".join(filter(None, (reasons, f"{self._bad} × bad line")))
-        if self._rejected["no logprobs"]:
-            hint = "ask for log-probabilities (logprobs and top_logprobs) with the answers"
-        else:
-            classes = first_few(self._answers.names)
-            hint = f"the classes are {classes}, the answers {first_few(self._examples)}"
-        return f"none of {self._lines} lines has a label ({reasons}): {hint}."
+        shown = first_few(list(self.unmatched())[:_SHOWN]) or "only errors and refusals"
+        return (
+            f"none of {self._lines} lines has a label ({reasons}): the classes are "
+            f"{first_few(self._names)}, the answers {shown}."
+        )
 
-
-# What a line says: the response, (L,) probabilities or None, and what is wrong with the answer or
-# "". A plain tuple, because making a named one takes a noticeable part of a line's time.
-LineLabel = tuple[Response, list[float] | None, str]
-
-
-class LineReader:
-    """Reads lines. Those of the usual kind cost little more than their JSON."""
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-        self._shortest = math.inf  # bytes of a line that has one position only
-
-    def read(self, line: bytes) -> LineLabel:
-        """The label of a line; ``BadLineError`` if it cannot be understood."""
-        try:
-            label = self._read_start(line) if len(line) > _LONGER * self._shortest else None
-            if label is None:
-                label = self._read_all(line)
-        except orjson.JSONDecodeError as error:
-            raise BadLineError(f"is not JSON ({error.msg}, column {error.colno})") from None
-        except _SHAPE_ERRORS as error:
-            what = f"{type(error).__name__}: {error}"
-            raise BadLineError(f"is not a response of a known shape ({what})") from None
-        response, mass, reason = label
-        if mass is None:
-            return label
-        total = sum(mass)
-        if _LEAST_MASS <= total <= _MOST_MASS:
-            return label
-        if total < _LEAST_MASS:
-            return response, None, reason or "off-list"
-        raise BadLineError(f"gives the classes a probability of {total:.4g} together")
-
-    def _read_all(self, line: bytes) -> LineLabel:
-        response = read_response(orjson.loads(line))
-        positions = response.positions
-        if positions is None:
-            return response, None, response.problem
-        if type(positions) is ChatPositions:
-            if len(line) < self._shortest:
-                self._note_length(line, len(positions))
-            quick = self._answers.share_out_fast(positions.content)
-            if quick is not None:
-                return response, quick, ""
-        mass, answer = self._answers.share_out(positions)
-        reason = "" if answer >= 0 else "off-list" if answer == NO_CLASS else "cut off"
-        return response, mass, reason
-
-    def _note_length(self, line: bytes, positions: int) -> None:
-        only_one = line if positions == 1 else without_later_positions(line)
-        if only_one is not None:
-            self._shortest = min(self._shortest, len(only_one))
-
-    def _read_start(self, line: bytes) -> LineLabel | None:
-        """The label if the first position settles it, without reading the later ones."""
-        shorter = without_later_positions(line)
-        if shorter is None:
-            return None
-        try:
-            response = read_response(orjson.loads(shorter))
-        except (orjson.JSONDecodeError, BadLineError):
-            return None
-        if type(response.positions) is not ChatPositions:
-            return None
-        mass = self._answers.share_out_fast(response.positions.content)
-        return None if mass is None else (response, mass, "")
+    def why_too_few(self) -> str:
+        """What to tell if too many answers name no class; errors and refusals do not count."""
+        lost = sum(n for reason, n in self._rejected.items() if reason not in (ERROR, REFUSED))
+        answers = lost + sum(self._rules.values()) + self._off_list
+        if lost <= _MOST_UNMATCHED * answers:
+            return ""
+        common = ", ".join(f"{t!r} ({n})" for t, n in list(self.unmatched().items())[:_SHOWN])
+        hints = {
+            CUT_OFF: "ask for more tokens where answers were cut off",
+            EMPTY: "look at the empty ones",
+            OFF_LIST: "give them as synonyms of the classes (--write-synonyms FILE makes a file to "
+            "fill in)",
+        }
+        hint = hints[max(hints, key=lambda reason: self._rejected[reason])]
+        return (
+            f"{lost} of {answers} answers name no class, more than a tenth, so no labels were "
+            f"made: {common}; {hint}, or go on without them: allow_rejected=True "
+            "(--allow-rejected)."
+        )

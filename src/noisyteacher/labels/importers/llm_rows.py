@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from bisect import bisect_right
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,9 +13,8 @@ import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.io.ids import check_unique, clean_ids
+from noisyteacher.io.ids import clean_ids
 
-_NAMED_REPEATS = 3
 _LONGEST_ANSWER = 500
 
 
@@ -30,23 +28,13 @@ class LlmRows:
         self._classes = classes
         self._names: list[Any] = []
         self._mass: list[float] = []
-        self._lines: list[int] = []
         self._packed_ids: list[npt.NDArray[Any]] = []
         self._packed_mass: list[npt.NDArray[np.float32]] = []
-        self._packed_lines: list[npt.NDArray[np.int32]] = []
-        self._files: list[Path] = []
-        self._first_rows: list[int] = []
         self._count = 0
 
-    def start_file(self, path: Path) -> None:
-        """The rows from here on are of this file."""
-        self._files.append(path)
-        self._first_rows.append(self._count)
-
-    def add(self, name: str | int, line: int, mass: list[float]) -> None:
+    def add(self, name: str | int, mass: list[float]) -> None:
         """One row: L probabilities that need not sum to 1."""
         self._names.append(name)
-        self._lines.append(line)
         self._mass += mass
 
     def pack(self) -> None:
@@ -58,9 +46,8 @@ class LlmRows:
             raise InputError("ids must be all strings or all integers, got a mix of both.")
         self._packed_ids.append(ids)
         self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
-        self._packed_lines.append(np.array(self._lines, np.int32))
         self._count += len(ids)
-        self._names, self._mass, self._lines = [], [], []
+        self._names, self._mass = [], []
 
     def __len__(self) -> int:
         return self._count
@@ -71,40 +58,28 @@ class LlmRows:
         self._packed_ids.clear()
         return ids
 
-    def take_probs(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """(n, L) probabilities that sum to 1, and (n,) mass that no class got; held no longer."""
+    def take_probs(
+        self, ids: npt.NDArray[Any]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32], int]:
+        """Unique ids, (n, L) probabilities that sum to 1, (n,) mass that no class got, and repeats.
+
+        Rows of one id are averaged, at the place of the first; the last value counts such ids. The
+        rows are held no longer here.
+        """
         mass = np.concatenate(self._packed_mass)
         self._packed_mass.clear()
+        repeats = 0
+        if len(set(ids.tolist())) < len(ids):
+            first: dict[Any, int] = {}
+            group = np.array([first.setdefault(name, len(first)) for name in ids.tolist()])
+            counts = np.bincount(group)
+            sums = np.zeros((len(counts), self._classes))
+            np.add.at(sums, group, mass)
+            mass = (sums / counts[:, None]).astype(np.float32)
+            ids, repeats = ids[np.unique(group, return_index=True)[1]], int((counts > 1).sum())
         total = mass.sum(axis=1)
         mass /= total[:, None]
-        return mass, np.clip(1 - total, 0, 1)
-
-    def check_unique(self, ids: npt.NDArray[Any]) -> None:
-        """Refuse repeated ids, and say where they stand."""
-        try:
-            check_unique(ids)
-        except InputError:
-            raise InputError(self._where_repeated(ids)) from None
-
-    def _where_repeated(self, ids: npt.NDArray[Any]) -> str:
-        first_row: dict[Any, int] = {}
-        lines = np.concatenate(self._packed_lines)
-        found = []
-        repeats = 0
-        for row, name in enumerate(ids.tolist()):
-            first = first_row.setdefault(name, row)
-            if first == row:
-                continue
-            repeats += 1
-            if repeats <= _NAMED_REPEATS:
-                places = " and ".join(self._place(r, lines) for r in (first, row))
-                found.append(f"{name!r} ({places})")
-        more = f" and {repeats - _NAMED_REPEATS} more" if repeats > _NAMED_REPEATS else ""
-        return f"ids must be unique; repeated: {', '.join(found)}{more}."
-
-    def _place(self, row: int, lines: npt.NDArray[np.int32]) -> str:
-        file = self._files[bisect_right(self._first_rows, row) - 1]
-        return f"{file.name} line {lines[row]}"
+        return ids, mass, np.clip(1 - total, 0, 1), repeats
 
 
 def rejected_path(store: Path) -> Path:

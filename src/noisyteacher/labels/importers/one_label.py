@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from noisyteacher.io.classes import (
 )
 from noisyteacher.io.columns import is_list, numbers_in
 from noisyteacher.io.formats import line_blocks
+from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
 from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
@@ -36,6 +38,7 @@ TEACHER_COLUMNS = (
     *LABEL_COLUMNS,
     "answer",
 )
+PROBABILITY_COLUMNS = ("probs", "probabilities", "scores", "logits")
 CONFIDENCE_COLUMNS = ("confidence", "probability", "score")
 _ANSWER_PARTS = ("response", "choices", "outputs")
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -52,8 +55,30 @@ class LabeledRows(NamedTuple):
     classes: tuple[str, ...]
 
 
-def is_labeled(path: Path) -> bool:
-    """Whether a .jsonl file is a table of labels, and not an LLM's answers, by its first line."""
+def is_json_table(path: Path, classes: ClassAnswers | None = None) -> bool:
+    """Whether a .jsonl file is a table of probabilities or labels, by its first line.
+
+    Other files are answers of an LLM. Labels that are text are answers too where the ``classes``
+    are known, because answers may be wordier than a label.
+    """
+    row = _first_object(path)
+    if row.get("error"):
+        return False
+    if any(_is_probabilities(row.get(name)) for name in PROBABILITY_COLUMNS):
+        return True
+    if any(isinstance(row.get(name), dict | list) for name in _ANSWER_PARTS):
+        return False
+    label = first_present([n for n in TEACHER_COLUMNS if row.get(n) is not None], list(row))
+    if label is not None:
+        text = isinstance(row[label], str) and not _WHOLE.fullmatch(row[label].strip())
+        return not (text and classes)
+    named = Spellings(classes or {})
+    columns = {named.find(name) for name, value in row.items() if isinstance(value, float | int)}
+    floats = [value for value in row.values() if isinstance(value, float)]
+    return bool(classes) and len(columns - {NO_CLASS}) > 1 if classes else len(floats) > 1
+
+
+def _first_object(path: Path) -> dict[str, Any]:
     for block in line_blocks(path):
         for line in block.lines:
             if not line.strip():
@@ -61,12 +86,18 @@ def is_labeled(path: Path) -> bool:
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError:
-                return False
-            if not isinstance(row, dict) or row.get("error"):
-                return False
-            answer = any(isinstance(row.get(name), dict | list) for name in _ANSWER_PARTS)
-            return not answer and any(name in row for name in TEACHER_COLUMNS)
-    return False
+                return {}
+            return row if isinstance(row, dict) else {}
+    return {}
+
+
+def _is_probabilities(value: Any) -> bool:
+    numbers = value.values() if isinstance(value, dict) else value
+    return (
+        bool(value)
+        and isinstance(value, dict | list)
+        and all(isinstance(number, int | float) or number is None for number in numbers)
+    )
 
 
 def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
@@ -75,7 +106,7 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
     ``table`` comes without its ids. Labels that a user names are not looked for here.
     """
     answers = {name for names in (classes or {}).values() for name in names}
-    if answers & set(table.column_names) or any(map(_is_lists, table.columns)):
+    if answers & set(table.column_names) or any(map(holds_lists, table.columns)):
         return None
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     if len([name for name in floats if name not in CONFIDENCE_COLUMNS]) > 1:
@@ -148,13 +179,19 @@ def spread(
     return probs
 
 
+def least_confidence(classes: int) -> float:
+    """The least probability of a label that makes it the teacher's first class when stored.
+
+    Stored log-probabilities are float16, and of equal ones the lower class is taken for the label;
+    a few steps of float16 keep the class that the teacher named.
+    """
+    ratio = np.exp(2.5 * np.spacing(np.float16(np.log(classes))).astype(np.float64))
+    return float(ratio / (ratio + classes - 1))
+
+
 def _first_in_ties(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.float64]:
-    # Stored log-probabilities are float16, and of equal ones the lower class is taken for the
-    # label; a few steps of float16 keep the class that the teacher named.
-    step = np.spacing(np.float16(np.log(classes))).astype(np.float64)
-    ratio = np.exp(2.5 * step)
-    raised = ratio / (ratio + classes - 1)
-    return np.where(_is_tie(confidence, classes), np.maximum(confidence, raised), confidence)
+    raised = np.maximum(confidence, least_confidence(classes))
+    return np.where(_is_tie(confidence, classes), raised, confidence)
 
 
 def _is_tie(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.bool_]:
@@ -165,7 +202,10 @@ def _is_tie(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np
 
 
 def _found_classes(names: Sequence[str], column: str, where: str) -> tuple[str, ...]:
-    found = set(names)
+    spelled: dict[str, str] = {}
+    for name, _ in Counter(names).most_common():
+        spelled.setdefault(spelling_key(name), name)  # of several spellings the commonest
+    found = set(spelled.values())
     if len(found) > max(_MANY_CLASSES, len(names) // 2):
         raise InputError(
             f"{where}: the column {column!r} has {len(found)} different labels in {len(names)} "
@@ -231,14 +271,14 @@ def _is_number(kind: Any) -> bool:
     return bool(decimal or pa.types.is_integer(kind))
 
 
-def _is_lists(column: Any) -> bool:
-    """Whether a column holds lists, or looks in its first row like the JSON of some."""
-    if is_list(column.type):
+def holds_lists(column: Any) -> bool:
+    """Whether a column holds lists or objects, or looks in its first row like JSON of some."""
+    if is_list(column.type) or pa.types.is_struct(column.type):
         return True
     if not pa.types.is_string(column.type) or not len(column):
         return False
     first = column[0].as_py() or ""
     try:
-        return first.startswith("[") and isinstance(orjson.loads(first), list)
+        return first.startswith(("[", "{")) and isinstance(orjson.loads(first), list | dict)
     except orjson.JSONDecodeError:
         return False

@@ -23,6 +23,7 @@ from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.io.columns import ids_in, is_list, numbers_in
 from noisyteacher.io.formats import JSON_LINES, kind_of, name_files, read_arrays
 from noisyteacher.io.ids import IdsLike, clean_ids, whole_numbers
+from noisyteacher.io.spelling import NO_CLASS, Spellings
 from noisyteacher.io.user_tables import (
     ID_COLUMNS,
     candidates,
@@ -32,8 +33,10 @@ from noisyteacher.io.user_tables import (
 )
 from noisyteacher.labels.checks import ArrayLike
 from noisyteacher.labels.importers.one_label import (
+    PROBABILITY_COLUMNS,
     TEACHER_COLUMNS,
-    is_labeled,
+    holds_lists,
+    is_json_table,
     label_column_of,
     read_labeled,
 )
@@ -51,13 +54,16 @@ OUTPUTS = {
 }
 
 
-def kind_of_outputs(path: Path, *, labeled: bool = False) -> str | None:
+def kind_of_outputs(
+    path: Path, *, labeled: bool = False, classes: ClassAnswers | None = None
+) -> str | None:
     """ "array", "table" or "answers" (of an LLM), by the file's name; None for other names.
 
-    A .jsonl file is a table if its first line has a label, or ``labeled`` says that all have.
+    A .jsonl file is a table if its first line has probabilities or a label, or ``labeled`` says
+    that all have; text is an answer where the ``classes`` are known.
     """
     ending = kind_of(path)
-    if ending in JSON_LINES and (labeled or is_labeled(path)):
+    if ending in JSON_LINES and (labeled or is_json_table(path, classes)):
         return "table"
     return OUTPUTS.get(ending)
 
@@ -250,11 +256,14 @@ def _probabilities(
     names = table.column_names
     if list_column is not None:
         find_column("list", list_column, (), names, where)
-    elif classes is None:
+    elif classes is None or not _columns_of(classes, names):
         list_column = _only_list_column(table)
     if list_column is not None:
-        values = _lists(table, list_column, where)
-        return values, None if classes is None else tuple(classes)
+        column = _parsed(table[list_column], list_column, where)
+        if not pa.types.is_struct(column.type):
+            values = numbers_in(pa.table({list_column: column}), list_column, where)
+            return values, None if classes is None else tuple(classes)
+        table = _class_table(column, list_column, where)
     columns = _class_columns(table, classes, where, logits=logits)
     parts = [numbers_in(table, column, where) for column in columns.values()]
     wide = [name for name, part in zip(columns.values(), parts, strict=True) if part.shape[1] != 1]
@@ -264,9 +273,11 @@ def _probabilities(
 
 
 def _only_list_column(table: Any) -> str | None:
-    if any(pa.types.is_floating(field.type) for field in table.schema):
-        return None
-    lists = [field.name for field in table.schema if is_list(field.type)]
+    """The one column of lists or objects; several are told apart by the usual names."""
+    lists = [name for name in table.column_names if holds_lists(table[name])]
+    usual = first_present(PROBABILITY_COLUMNS, lists)
+    if usual is not None or any(pa.types.is_floating(field.type) for field in table.schema):
+        return usual
     return lists[0] if len(lists) == 1 else None
 
 
@@ -295,7 +306,15 @@ def _class_columns(
                 "(--list-column), or the column of labels, label_column= (--label-column)."
             )
         return {name: name for name in floats}
-    found = {c: [a for a in names if a in table.column_names] for c, names in classes.items()}
+    found = {
+        name: _columns_of({name: answers}, table.column_names) for name, answers in classes.items()
+    }
+    if not all(found.values()):  # some are spelled otherwise
+        spellings, taken = Spellings(classes), {n for names in found.values() for n in names}
+        for column in table.column_names:
+            number = NO_CLASS if column in taken else spellings.find(column)
+            if number != NO_CLASS and not taken & set(found[spellings.names[number]]):
+                found[spellings.names[number]].append(column)
     absent = [name for name, columns in found.items() if not columns]
     if absent:
         raise InputError(
@@ -307,17 +326,38 @@ def _class_columns(
     return {name: columns[0] for name, columns in found.items()}
 
 
-def _lists(table: Any, column: str, where: str) -> npt.NDArray[Any]:
-    """(n, L) values of a column of lists, or of their JSON."""
-    kind = table[column].type
+def _columns_of(classes: ClassAnswers, columns: Sequence[str]) -> list[str]:
+    return [answer for answers in classes.values() for answer in answers if answer in columns]
+
+
+def _parsed(values: Any, column: str, where: str) -> Any:
+    """A column of lists or objects; those that are JSON in text are read."""
+    kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         try:
-            lists = [orjson.loads(text or "") for text in table[column].to_pylist()]
-            table = pa.table({column: pa.array(lists, pa.list_(pa.float64()))})
+            parsed = [orjson.loads(text or "") for text in values.to_pylist()]
+            objects = all(isinstance(value, dict) for value in parsed)
+            return pa.array(parsed, None if objects else pa.list_(pa.float64()))
         except (orjson.JSONDecodeError, pa.ArrowException, TypeError) as error:
             raise InputError(
                 f"{where}: the column {column!r} is not all JSON lists: {error}."
             ) from error
-    elif not is_list(kind):
+    if not is_list(kind) and not pa.types.is_struct(kind):
         raise InputError(f"{where}: the column {column!r} holds {kind}, not lists of numbers.")
-    return numbers_in(table, column, where)
+    return values
+
+
+def _class_table(objects: Any, column: str, where: str) -> Any:
+    """One column for each class of a column of objects; a class that a row leaves out has 0."""
+    whole = objects.combine_chunks() if isinstance(objects, pa.ChunkedArray) else objects
+    if whole.null_count:
+        raise InputError(f"{where}: the column {column!r} is empty in {whole.null_count} rows.")
+    fields = {field.name: whole.field(field.name) for field in whole.type}
+    odd = [name for name, part in fields.items() if not _numeric(part.type)]
+    if odd:
+        raise InputError(f"{where}: {column!r} holds no numbers for {first_few(odd)}.")
+    return pa.table({n: part.cast(pa.float64()).fill_null(0.0) for n, part in fields.items()})
+
+
+def _numeric(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))

@@ -1,25 +1,42 @@
-"""Lines of LLM output in the shapes that APIs and vLLM write them.
+"""Answers of LLMs in the lines that providers write: the text of each, and its tokens if there are.
 
-- Batch output: ``{"custom_id", "response": {"status_code", "body"}, "error"}``, the body being one
-  of the next two. ``response`` may also hold the body directly.
-- A chat completion: ``choices[0].logprobs.content``, a list of ``{"token", "logprob",
-  "top_logprobs": [{"token", "logprob"}, ...]}``.
-- A completion: ``choices[0].logprobs`` with the lists ``tokens``, ``token_logprobs`` and
-  ``top_logprobs``, the last one of objects from token to log-probability.
-- vLLM's own request output: ``outputs[0].logprobs``, a list of objects from token id to
-  ``{"logprob", "decoded_token"}``, beside ``outputs[0].token_ids``.
+=========================  =======================================================================
+OpenAI, compatible server  ``choices`` of a chat completion (``message``) or completion (``text``)
+OpenAI Responses API       ``output``, a list of items, with messages among them
+Anthropic                  ``content``, a list of blocks
+Gemini                     ``candidates``
+Ollama                     ``message``, or ``response`` as text
+vLLM's request output      ``outputs``
+plain rows                 ``response``, ``answer``, ``label``, ``text`` or the like
+=========================  =======================================================================
 
-Only the first choice is read.
+Batch files wrap these: OpenAI's in ``response.body``, Anthropic's in ``result.message``, Gemini's
+in ``response``. Each function below reads one shape. The arguments of a tool call are its text.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
+from noisyteacher.core.errors import first_few
+from noisyteacher.labels.importers.answer_text import CONFIDENCE_KEYS, REFUSED
 from noisyteacher.labels.importers.answers import Position, Positions
 
-_ID_KEYS = ("custom_id", "id", "request_id")
+ERROR = "error"
+_ID_KEYS = ("custom_id", "id", "key", "request_id", "responseId", "response_id")
+# Where plain rows have the answer; "text" comes last, because it may be what was asked about.
+PLAIN_KEYS = (
+    *("response", "answer", "output", "completion", "generated_text", "prediction", "label"),
+    *("class", "category", "content", "text", "responses", "answers", "samples"),
+)
+_CUT_REASONS = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
+_BLOCKED = frozenset(
+    ("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY", "LANGUAGE")
+)
 _BETWEEN_POSITIONS = re.compile(rb'\}\]\}, ?\{"token":')
 _END_OF_POSITIONS = b"}]}]"
 
@@ -28,14 +45,22 @@ class BadLineError(Exception):
     """The line is not what this importer reads; the message goes on after "line 7 "."""
 
 
+class Sample(NamedTuple):
+    """One answer: its text, its tokens' log-probabilities, and whether it was cut for length."""
+
+    text: str
+    positions: Positions | None = None
+    cut: bool = False
+
+
 class Response(NamedTuple):
-    """One line: whose answer, and either its positions or the reason why there are none."""
+    """One line: whose answers; or why there are none (``ERROR`` or ``REFUSED``), in what words."""
 
     id: Any
     model: Any
-    text: str
-    positions: Positions | None
+    samples: Sequence[Sample]
     problem: str = ""
+    told: str = ""
 
 
 class ChatPositions:
@@ -99,6 +124,27 @@ class VllmPositions:
         return Position(sampled, tokens, [candidate["logprob"] for candidate in candidates])
 
 
+class GeminiPositions:
+    """``logprobsResult`` of a Gemini candidate."""
+
+    __slots__ = ("_chosen", "_top")
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        self._chosen = _either(result, "chosenCandidates", "chosen_candidates") or []
+        self._top = _either(result, "topCandidates", "top_candidates") or []
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, number: int, /) -> Position:
+        here = self._chosen[number]
+        top = (self._top[number].get("candidates") if number < len(self._top) else None) or []
+        tokens = [candidate["token"] for candidate in top]
+        logprobs = [_either(candidate, "logProbability", "log_probability") for candidate in top]
+        own = _either(here, "logProbability", "log_probability")
+        return _with_sampled(here["token"], own, tokens, logprobs)
+
+
 def _with_sampled(
     sampled: str, logprob: float, tokens: list[str], logprobs: list[float]
 ) -> Position:
@@ -110,60 +156,222 @@ def _with_sampled(
 
 
 def read_response(line: Any) -> Response:
-    """Find the parts of a parsed line."""
+    """Find the answers of a parsed line."""
     if type(line) is not dict:
         raise BadLineError("is not a JSON object")
+    name, body = find_id(line), line
     wrapped = line.get("response")
-    body = line
     if type(wrapped) is dict:
         body = wrapped.get("body", wrapped)
         if wrapped.get("status_code", 200) != 200:
-            return Response(_id(line), None, _error_text(line, body), None, "error")
-    if line.get("error"):
-        return Response(_id(line), None, _error_text(line, body), None, "error")
-    choices = body.get("choices") or body.get("outputs")
-    if not choices:
-        raise BadLineError("has neither choices nor outputs, so it is no response of an LLM")
-    return _read_choice(_id(line), body.get("model"), choices[0])
+            return Response(name, None, (), ERROR, _error_text(line, body))
+    elif type(line.get("result")) is dict and "type" in line["result"]:
+        body = line["result"].get("message") or line["result"]
+        if line["result"]["type"] != "succeeded":
+            told = _error_text(line["result"], body, line["result"]["type"])
+            return Response(name, None, (), ERROR, told)
+    if line.get("error") or type(body) is not dict or (body is not line and body.get("error")):
+        return Response(name, None, (), ERROR, _error_text(line, body))
+    if "choices" in body:
+        return _read_choices(name, body, body["choices"])
+    for key, kind, read in _SHAPES:
+        if key in body and isinstance(body[key], kind):
+            return read(name, body)
+    if line.get("status") and not body:  # a failed line of a Vertex batch
+        return Response(name, None, (), ERROR, str(line["status"]))
+    if body is not line and not any(isinstance(body.get(key), str) for key in ("response", "text")):
+        return _response(name, body.get("model"), [Sample(orjson.dumps(body).decode())])
+    return _read_plain(name, body)
 
 
-def _id(line: dict[str, Any]) -> Any:
+def find_id(line: dict[str, Any]) -> Any:
+    """What a line calls its example; None if it does not."""
     for key in _ID_KEYS:
         name = line.get(key)
         if name is not None:
             return name
-    return None
+    about = line.get("metadata")
+    return find_id(about) if type(about) is dict else None
 
 
-def _error_text(line: dict[str, Any], body: Any) -> str:
-    error = line.get("error") or (isinstance(body, dict) and body.get("error")) or "unknown"
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("code") or "unknown"
+def _error_text(line: dict[str, Any], body: Any, default: str = "unknown") -> str:
+    error = line.get("error") or (isinstance(body, dict) and body.get("error")) or default
+    while isinstance(error, dict):
+        error = error.get("message") or error.get("error") or error.get("code") or default
     return str(error)
 
 
-def _read_choice(name: Any, model: Any, choice: dict[str, Any]) -> Response:
-    message = choice.get("message") or {}
-    refusal = message.get("refusal")
-    text = refusal or message.get("content") or choice.get("text") or ""
-    positions = None if refusal else _positions(choice)
-    if positions:
-        return Response(name, model, text, positions)
-    if refusal or choice.get("finish_reason") == "content_filter":
-        return Response(name, model, text, None, "refused")
-    return Response(name, model, text, None, "no logprobs" if positions is None else "empty answer")
+def _read_choices(name: Any, body: dict[str, Any], choices: Any) -> Response:
+    """A chat completion or a completion of OpenAI or a compatible server; vLLM's own output."""
+    if not choices:
+        raise BadLineError("has an empty list of choices")
+    samples = []
+    refusal = None
+    for choice in choices:
+        message = choice.get("message") or choice
+        reason = choice.get("finish_reason")
+        if message.get("refusal") or reason == "content_filter":
+            refusal = message.get("refusal") or _text(message.get("content")) or "content filter"
+            continue
+        text = _called(message) or message.get("content") or message.get("text") or ""
+        if type(text) is not str:
+            text = _text(text)
+        samples.append(Sample(text, _choice_positions(choice), reason in _CUT_REASONS))
+    return _response(name, body.get("model"), samples, refusal)
 
 
-def _positions(choice: dict[str, Any]) -> Positions | None:
+def _response(
+    name: Any, model: Any, samples: Sequence[Sample], refusal: str | None = None
+) -> Response:
+    if samples or refusal is None:
+        return Response(name, model, samples or (Sample(""),))
+    return Response(name, model, (), REFUSED, refusal)
+
+
+def _choice_positions(choice: dict[str, Any]) -> Positions | None:
     logprobs = choice.get("logprobs")
-    if isinstance(logprobs, list):
-        return VllmPositions(choice)
     if not logprobs:
         return None
+    if isinstance(logprobs, list):
+        return VllmPositions(choice)
     if "content" in logprobs:
         content = logprobs["content"]
-        return None if content is None else ChatPositions(content)
+        return ChatPositions(content) if content else None
     return CompletionPositions(logprobs)
+
+
+def _called(message: dict[str, Any]) -> str:
+    """The arguments of a tool call, as JSON."""
+    calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
+    arguments = ((calls[-1] or {}).get("function") or {}).get("arguments") or ""
+    return arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which may come in parts."""
+    if isinstance(content, list):
+        parts = [part if isinstance(part, str) else part.get("text") or "" for part in content]
+        return "".join(parts)
+    return content or ""
+
+
+def _read_outputs(name: Any, body: dict[str, Any]) -> Response:
+    return _read_choices(name, body, body["outputs"])
+
+
+def _read_openai_items(name: Any, body: dict[str, Any]) -> Response:
+    """A response of OpenAI's Responses API."""
+    texts: list[str] = []
+    content: list[Any] = []
+    refusal = None
+    for item in body["output"]:
+        if item.get("type") == "function_call":
+            texts = [item.get("arguments") or ""]
+        for part in (item.get("content") or ()) if item.get("type") == "message" else ():
+            if part.get("type") == "refusal":
+                refusal = part.get("refusal") or "refused"
+            else:
+                texts.append(part.get("text") or "")
+                content += part.get("logprobs") or ()
+    why = (body.get("incomplete_details") or {}).get("reason")
+    if body.get("status") in ("failed", "cancelled"):
+        return Response(name, body.get("model"), (), ERROR, _error_text(body, None, body["status"]))
+    if refusal is not None or why == "content_filter":
+        return Response(name, body.get("model"), (), REFUSED, refusal or "content filter")
+    positions = ChatPositions(content) if content else None
+    return _response(name, body.get("model"), [Sample("".join(texts), positions, why is not None)])
+
+
+def _read_anthropic(name: Any, body: dict[str, Any]) -> Response:
+    """A message of Anthropic."""
+    blocks, why = body["content"], body.get("stop_reason")
+    text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text")
+    if why == "refusal":
+        return Response(name, body.get("model"), (), REFUSED, text or "refusal")
+    called = [block.get("input") for block in blocks if block.get("type") == "tool_use"]
+    if called:
+        text = orjson.dumps(called[-1]).decode()
+    return _response(name, body.get("model"), [Sample(text, None, why in _CUT_REASONS)])
+
+
+def _read_gemini(name: Any, body: dict[str, Any]) -> Response:
+    """A response of Gemini's generateContent, in the REST API's names or the Python package's."""
+    model = _either(body, "modelVersion", "model_version")
+    samples = []
+    refusal = None
+    for candidate in body.get("candidates") or ():
+        why = str(_either(candidate, "finishReason", "finish_reason") or "")
+        parts = (candidate.get("content") or {}).get("parts") or ()
+        said = [part for part in parts if not part.get("thought")]
+        text = "".join(part.get("text") or "" for part in said)
+        if why in _BLOCKED:
+            refusal = text or why
+            continue
+        for part in said:
+            called = _either(part, "functionCall", "function_call")
+            text = orjson.dumps(called.get("args")).decode() if called else text
+        result = _either(candidate, "logprobsResult", "logprobs_result")
+        positions = GeminiPositions(result) if result else None
+        samples.append(Sample(text, positions or None, why in _CUT_REASONS))
+    feedback = _either(body, "promptFeedback", "prompt_feedback") or {}
+    blocked = _either(feedback, "blockReason", "block_reason")
+    return _response(name, model, samples, refusal or (blocked and str(blocked)))
+
+
+def _read_ollama_chat(name: Any, body: dict[str, Any]) -> Response:
+    return _ollama(name, body, _called(body["message"]) or body["message"].get("content") or "")
+
+
+def _read_ollama_text(name: Any, body: dict[str, Any]) -> Response:
+    if "done" not in body:
+        return _read_plain(name, body)
+    return _ollama(name, body, body["response"])
+
+
+def _ollama(name: Any, body: dict[str, Any], text: str) -> Response:
+    positions = ChatPositions(body["logprobs"]) if body.get("logprobs") else None
+    cut = body.get("done_reason") in _CUT_REASONS
+    return _response(name, body.get("model"), [Sample(text, positions, cut)])
+
+
+def _read_plain(name: Any, row: dict[str, Any]) -> Response:
+    """A row of the user's own: an id, and the answer or a list of answers."""
+    key = next((key for key in PLAIN_KEYS if row.get(key) is not None), None)
+    if key is None:
+        if any(key in row for key in PLAIN_KEYS):
+            return _response(name, row.get("model"), ())
+        raise BadLineError(
+            f"holds no answer of a known shape; its keys are {first_few(row, 8)}, and an answer "
+            "stands under 'response', 'answer', 'label' or the like"
+        )
+    said = row[key]
+    sure = [one for one in CONFIDENCE_KEYS if isinstance(row.get(one), int | float | str)]
+    if sure and isinstance(said, str | int):
+        said = {"label": said, sure[0]: row[sure[0]]}
+    several = isinstance(said, list) and all(isinstance(one, str) for one in said)
+    samples = [Sample(_as_text(one)) for one in (said if several else [said])]
+    return _response(name, row.get("model"), samples)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _either(values: dict[str, Any], one: str, other: str) -> Any:
+    found = values.get(one)
+    return values.get(other) if found is None else found
+
+
+_SHAPES: tuple[tuple[str, Any, Callable[[Any, dict[str, Any]], Response]], ...] = (
+    ("outputs", list, _read_outputs),
+    ("candidates", list, _read_gemini),
+    ("promptFeedback", dict, _read_gemini),
+    ("prompt_feedback", dict, _read_gemini),
+    ("output", list, _read_openai_items),
+    ("content", list, _read_anthropic),
+    ("message", dict, _read_ollama_chat),
+    ("response", str, _read_ollama_text),
+)
 
 
 def without_later_positions(line: bytes) -> bytes | None:
