@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import VID, Calibrated, Consistency, GoldOnly, SLaM, Vanilla, Weighted
+from noisyteacher.report.page_source import read_source
 from noisyteacher.train import Adam, Job, engine
 
 
@@ -224,6 +226,23 @@ def test_a_folder_of_another_run_is_refused_and_other_lengths_are_not(tmp_path: 
     longer = run(small("Vanilla()").with_student(epochs=3), tmp_path)
     assert [row.epochs for row in longer] == [2, 3]
     assert longer[0] == first[0]
+
+
+def test_a_folder_of_the_first_version_goes_on(tmp_path: Path, trained: list[Job]) -> None:
+    """Written at commit 980e486: rows, audit, comparison and commands are there."""
+    old = Path(__file__).parents[1] / "runs" / "old_folders" / "bench"
+    shutil.copytree(old, tmp_path / "run")
+    rows = run(small("GoldOnly();SLaM()"), tmp_path / "run")
+    assert [row.method for row in rows] == ["GoldOnly()", "SLaM()"]
+    assert trained == []
+    source = read_source(tmp_path / "run")
+    assert source.comparison is not None
+    assert source.comparison.student == "SLaM()"
+    assert list(source.audits) == ["The teacher"]
+    assert source.log.notes == ["a note"]
+    more = run(small("GoldOnly();SLaM();Vanilla()"), tmp_path / "run")
+    assert more[:2] == rows
+    assert numbers(more) == numbers(run(small("GoldOnly();SLaM();Vanilla()"), tmp_path / "new"))
 
 
 def test_a_teacher_whose_loss_became_nan_is_said_and_not_taken_for_lack_of_time(

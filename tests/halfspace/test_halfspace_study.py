@@ -1,6 +1,8 @@
 """Power laws recovered, studies resumed, and the verb from end to end."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -94,6 +96,14 @@ def test_study_goes_on_where_it_was(tmp_path):
     assert len(list(run_study(TINY, tmp_path / "parts"))) == 2
     assert rows_without_times(tmp_path / "parts") == rows_without_times(tmp_path / "whole")
     assert list(run_study(TINY, tmp_path / "parts")) == []
+
+
+def test_a_folder_of_the_first_version_is_finished(tmp_path):
+    """Written at commit 980e486."""
+    old = Path(__file__).parents[1] / "runs" / "old_folders" / "halfspace"
+    shutil.copytree(old, tmp_path / "run")
+    assert list(run_study(TINY, tmp_path / "run")) == []
+    assert len(load_rows(tmp_path / "run")) == 13
 
 
 def test_study_stops_in_time_and_refuses_another_ones_folder(tmp_path):

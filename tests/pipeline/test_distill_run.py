@@ -37,6 +37,7 @@ from noisyteacher.train import Adam, TrainConfig
 from tiny_encoder import save_classifier
 from user_files import MOODS, noisy_probs, reviews
 
+OLD_FOLDERS = Path(__file__).parents[1] / "runs" / "old_folders"
 QUICK = TrainConfig(2, 64, Adam(0.02), gold_repeat=5, steps_per_epoch=10)
 
 
@@ -177,6 +178,17 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
         run(swapped, tmp_path / "run", quick=True)
     with pytest.raises(InputError, match="another student"):
         run(make(), tmp_path / "run", student="mlp", quick=True)
+
+
+def test_a_folder_of_the_first_version_goes_on(tmp_path: Path) -> None:
+    """Written at commit 980e486, without its checkpoints: everything is trained once more."""
+    shutil.copytree(OLD_FOLDERS / "distill", tmp_path / "run")
+    rows = (tmp_path / "run" / "results.jsonl").read_bytes()
+    done = run(make(), tmp_path / "run", quick=True)
+    assert (tmp_path / "run" / "results.jsonl").read_bytes() == rows
+    stored = {row.method: row for row in read_rows(tmp_path / "run" / "results.jsonl")}
+    for outcome in done.outcomes:
+        assert stored[outcome.candidate.name].accuracy["last"] == outcome.test
 
 
 def test_a_folder_that_cannot_be_finished_is_refused_before_training(tmp_path: Path) -> None:
