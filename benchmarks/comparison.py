@@ -23,7 +23,7 @@ from measuring import this_machine, write_csv
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import parse_methods
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.recipes.cifar100 import cifar100
+from noisyteacher.bench.recipes.images import cifar100
 from noisyteacher.models import ResNetCifar
 
 # The paper's methods with hard labels (UPS has no hard form), and calibration around one of them.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.recipes.cifar100 import cifar100
-from noisyteacher.bench.recipes.imagenet import imagenet
+from noisyteacher.bench.recipes.images import cifar100, imagenet
 
 
 def decays(recipe: Recipe) -> list[float]:

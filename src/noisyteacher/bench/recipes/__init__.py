@@ -8,19 +8,22 @@ from dataclasses import fields
 from typing import Any
 
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.recipes.celeba import celeba, celeba_hard
-from noisyteacher.bench.recipes.cifar10 import cifar10, cifar10_hard
-from noisyteacher.bench.recipes.cifar100 import (
+from noisyteacher.bench.recipes.digits import digits
+from noisyteacher.bench.recipes.images import (
     ablations,
+    celeba,
+    celeba_hard,
+    cifar10,
+    cifar10_hard,
     cifar100,
     cifar100_fidelity,
     cifar100_hard,
     cifar100_losses,
     cifar100_outside,
     cifar100_temperature,
+    imagenet,
+    imagenet_losses,
 )
-from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.recipes.imagenet import imagenet, imagenet_losses
 from noisyteacher.bench.recipes.imdb import imdb, imdb_paper_rates, imdb_words
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import ModelSpec, from_config
