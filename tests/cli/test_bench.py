@@ -121,7 +121,7 @@ def test_methods_are_chosen_before_the_pretraining_they_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOISYTEACHER_DATA", raising=False)
-    arguments = ["cifar100", "--pretrain-epochs", 0, "--data", tmp_path]
+    arguments = ["cifar100", "--pretrain-epochs", 0, "--data", tmp_path, "--allow-dirty"]
     assert "Weighted() needs a student pre-trained" in refused(*arguments)
     assert "No dataset 'cifar100'" in refused(*arguments, "--methods", "Vanilla()")
 

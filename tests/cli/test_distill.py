@@ -81,7 +81,8 @@ def test_people_get_words_and_a_second_start_changes_nothing(tmp_path: Path) -> 
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     first = run(*on(folder), "--out", out, *FAST, "--quick")
     assert first.exit_code == 0, (first.output, first.exception)
-    assert "20 gold examples (A), 60 in V, 20 in S, 150 in the pool" in first.stderr
+    told = "20 gold, 60 validation (V), 20 selection (S) and 150 pool examples, 2 classes"
+    assert told in first.stderr
     assert "Note: V and S were split off" in first.stderr
     assert "logistic regression" in first.stdout
     assert "S has 20 examples" in first.stdout

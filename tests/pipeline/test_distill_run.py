@@ -94,7 +94,7 @@ def test_a_run_leaves_a_student_a_card_and_rows(tmp_path: Path) -> None:
     assert [row.accuracy["last"] for row in rows] == [outcome.test for outcome in done.outcomes]
     card = (tmp_path / "run" / "student" / "README.md").read_text()
     for words in (
-        "40 gold (A), 60 validation (V), 60 selection",
+        "40 gold, 60 validation (V), 60 selection (S)",
         "planted",
         "| margin up to | α |",
     ):

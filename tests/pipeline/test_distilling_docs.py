@@ -11,9 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from noisyteacher.cli import app
 from noisyteacher.cli.distill import distill
-from noisyteacher.cli.export import export
-from noisyteacher.cli.label import label
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import load_student
 from noisyteacher.pipeline.defaults import HELP
@@ -45,9 +44,6 @@ def test_the_page_runs(
     Path("reviews/labels").rmdir()  # the page makes it itself
     write_digit_folders(tmp_path / "digits", 45, 40)
     write_digit_tables(tmp_path / "rows", 60, 80)
-    app = typer.Typer()
-    for verb in (distill, label, export):
-        app.command()(verb)
     blocks = BLOCK.findall(PAGE.read_text())
     Path("my_teacher.py").write_text(blocks[0][1])
     for language, code in blocks:
@@ -70,7 +66,7 @@ def test_the_page_runs(
 
 
 def test_the_command_names_the_students_that_there_are() -> None:
-    app = typer.Typer()
-    app.command()(distill)
-    student = next(p for p in typer.main.get_command(app).params if p.name == "student")
+    alone = typer.Typer()
+    alone.command()(distill)
+    student = next(p for p in typer.main.get_command(alone).params if p.name == "student")
     assert getattr(student, "help", None) == f"{HELP}."

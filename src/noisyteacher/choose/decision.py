@@ -174,15 +174,13 @@ class Evidence:
                 out[start + i] = self.score(self.truth[left], said[i, left])
         return out
 
-    def teacher_scores(self) -> np.ndarray | None:
-        """(resamples,) score of the teacher on the same left-out rows."""
+    def teacher_estimate(self) -> Estimate | None:
+        """The teacher's score on the rows that it labeled; nothing about it was tuned on them."""
         if self.teacher is None:
             return None
         known = np.isfinite(self.teacher).all(1)
-        said = np.where(known, np.nan_to_num(self.teacher).argmax(1), -1)
-        return np.array(
-            [self.score(self.y[k], said[k]) for k in ((c == 0) & known for c in self._resamples)]
-        )
+        said = self.teacher[known].argmax(1)
+        return Estimate.wilson(self.score(self.y[known], said), int(known.sum()))
 
     def score(self, y: np.ndarray, said: np.ndarray) -> float:
         if len(y) == 0:

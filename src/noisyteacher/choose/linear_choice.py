@@ -64,6 +64,7 @@ class LinearChoice:
 
     student: LinearFit
     parts: tuple[Part, ...]
+    own_parts: tuple[tuple[Part, ...], ...]  # of each candidate's blend of its own settings
     candidates: tuple[LinearCandidate, ...]
     lines: tuple[ComparisonLine, ...]
     score: Estimate  # of the returned student
@@ -150,10 +151,10 @@ def _refit(
 
 def _teacher_probs(rows: DecisionRows, judging: np.ndarray) -> np.ndarray | None:
     """(j, L) the teacher's probabilities of the judging rows, NaN where it has none."""
-    if rows.labels is None:
+    known = rows.has_label[judging]
+    if rows.labels is None or not known.any():
         return None
     found = np.full((len(judging), rows.classes), np.nan, np.float32)
-    known = rows.has_label[judging]
     found[known] = rows.labels.take(rows.ids[judging[known]]).probs
     return found
 
@@ -182,15 +183,15 @@ def _choice(
     )
     ours = evidence.held_out_scores()
     gold = evidence.held_out_scores([i for i, c in enumerate(candidates) if not c.uses_teacher])
-    teacher = evidence.teacher_scores()
     return LinearChoice(
         student=student,
         parts=tuple(parts),
+        own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
         candidates=tuple(candidates),
         lines=lines,
         score=evidence.estimate(ours),
         gold_only=evidence.estimate(gold),
-        teacher=None if teacher is None else evidence.estimate(teacher),
+        teacher=evidence.teacher_estimate(),
         gain=evidence.difference(ours, gold),
         rows=len(evidence),
         metric=evidence.metric,

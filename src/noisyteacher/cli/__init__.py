@@ -17,6 +17,7 @@ from noisyteacher.cli import (
     halfspace,
     import_labels,
     label,
+    predict,
     report,
 )
 from noisyteacher.cli.common import warnings_as_lines
@@ -52,6 +53,7 @@ app.command(epilog=audit.EPILOG)(audit.audit)
 app.command("import", epilog=import_labels.EPILOG)(import_labels.import_labels)
 app.command(epilog=label.EPILOG)(label.label)
 app.command(epilog=distill.EPILOG)(distill.distill)
+app.command(epilog=predict.EPILOG)(predict.predict)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=bench.EPILOG)(bench.bench)
 app.command(epilog=report.EPILOG)(report.report)

@@ -19,11 +19,12 @@ from noisyteacher.cli.common import (
     warnings_as_lines,
     wide_console,
 )
+from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from noisyteacher.pipeline import Distilled
+    from noisyteacher.pipeline import CrossFitted, Distilled
     from noisyteacher.pipeline.task import Task
 
 EPILOG = """
@@ -56,22 +57,34 @@ def distill(
     out: Annotated[Path, typer.Option(help="Folder of the run; the student comes into student/.")],
     val: Annotated[
         Path | None,
-        typer.Option(help="V: labeled examples that the teacher never saw (else split off gold)."),
+        typer.Option(
+            help="V: labeled examples that the teacher never saw. Give it if the teacher was "
+            "trained on gold examples; then only V measures it."
+        ),
     ] = None,
     selection: Annotated[
         Path | None,
-        typer.Option(help="S: labeled examples that choose the student (else split off gold)."),
+        typer.Option(
+            help="S: labeled examples that judge students and are never trained on (default: folds "
+            "of the gold examples; for networks, a part of them)."
+        ),
     ] = None,
+    teacher_saw_gold: Annotated[
+        bool,
+        typer.Option(
+            "--teacher-saw-gold", help="The teacher was trained on gold examples; needs --val."
+        ),
+    ] = False,
     test: Annotated[
         Path | None, typer.Option(help="Labeled examples for a last word; they choose nothing.")
     ] = None,
     student: Annotated[
         str,
         typer.Option(
-            help="auto; linear or mlp (text, tables); resnet20, resnet56, ... (images), "
-            "resnet18 or resnet50 (photographs), mobilenet; for text, a Hugging Face encoder's "
-            "name or folder; or package.module:name, a network of your own, which is imported and "
-            "run."
+            help="auto; linear or mlp (text, tables); embeddings, with an encoder (text); "
+            "resnet20, resnet56, ... (images), resnet18 or resnet50 (photographs), mobilenet; for "
+            "text, a Hugging Face encoder's name or folder; or package.module:name, a network of "
+            "your own, which is imported and run."
         ),
     ] = "auto",
     method: Annotated[
@@ -90,6 +103,16 @@ def distill(
     generations: Annotated[
         int, typer.Option(min=1, help="2: the students label the pool anew and teach once more.")
     ] = 1,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="The frozen encoder of the student embeddings: a folder or a name."),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Folds of the gold examples that judge linear students.")
+    ] = 5,
+    metric: Annotated[
+        str, typer.Option(help="What judges linear students: accuracy or macro_f1.")
+    ] = "accuracy",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs of each student (default: by kind of data).")
     ] = None,
@@ -119,15 +142,21 @@ def distill(
 ) -> None:
     """Train a student on your gold labels and your teacher's labels of the pool.
 
-    The student of gold labels alone is always trained too; whoever is best on the selection set S
-    is kept and the reasons are said. V and S are split off the gold examples unless given. Started
-    again with the same files, the run goes on where it was.
+    Students of gold labels alone are always trained too, and the verdict says whether the teacher
+    was worth it. Linear students (texts by default) are blended; all gold examples judge them in
+    folds. Networks are judged on S, split off the gold examples unless given, and the best is
+    kept. Started again with the same files, the run goes on where it was.
     """
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.methods import import_method
     from noisyteacher.pipeline import DistillSettings, FileOptions, gather, run_distill
     from noisyteacher.pipeline.defaults import named_student
 
+    if teacher_saw_gold and val is None:
+        raise InputError(
+            "A teacher that was trained on the gold examples cannot be measured on them: give "
+            "--val with labeled examples that it never saw."
+        )
     say = _quiet if json else _say
     settings = DistillSettings(
         student=named_student(student),
@@ -135,6 +164,9 @@ def distill(
         compare=compare,
         quick=quick,
         generations=generations,
+        encoder=encoder,
+        folds=folds,
+        metric=metric,
         epochs=epochs,
         flip=flip,
         seed=seed,
@@ -150,16 +182,16 @@ def distill(
             classes=None if classes is None else list(parse_classes(classes)),
             logits=logits,
             files=FileOptions(id_column, text_column, label_column, image_size),
-            seed=seed,
+            settings=settings,
         )
         say(_sizes_in_words(task))
         done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
     _show(done, out, notes, json)
 
 
-def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
+def _show(done: Distilled | CrossFitted, out: Path, notes: list[str], json: bool) -> None:
     if not done.finished:
-        names = [outcome.candidate.name for outcome in done.outcomes]
+        names = [outcome.candidate.name for outcome in getattr(done, "outcomes", ())]
         text = f"Time is up: {len(names)} students are trained. "
         text += "Start the same command again to go on."
         typer.echo(json_line({"finished": False, "trained": names}) if json else text)
@@ -180,51 +212,33 @@ def _show(done: Distilled, out: Path, notes: list[str], json: bool) -> None:
     )
 
 
-def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
+def _write_report(done: Distilled | CrossFitted, out: Path, notes: list[str]) -> Path:
     from noisyteacher.bench.figures import draw_alpha_curve
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
 
     task = done.task
     if done.noise is not None:
-        val = task.split.val
+        rows = done.measured_on
+        rows = rows[task.labels.has(task.ids[rows])]
         stem = out / "pictures" / "alpha"
-        draw_alpha_curve(done.noise, task.labels.take(task.ids[val]), task.y[val], stem)
+        draw_alpha_curve(done.noise, task.labels.take(task.ids[rows]), task.y[rows], stem)
     record_command(out, this_command(), [_sizes_in_words(task), *notes])
     return write_run_page(out)
 
 
-def _lines(done: Distilled) -> list[tuple[str, ...]]:
-    lines: list[tuple[str, ...]] = [("student", "S, %", "test, %", "seconds", "kept")]
-    for outcome in done.outcomes:
-        line = done.line(outcome)
-        test = line["accuracy_on_test"]
-        lines.append(
-            (
-                line["candidate"],
-                f"{line['accuracy_on_S']:.2f}",
-                "" if test is None else f"{test:.2f}",
-                f"{line['seconds']:.1f}",
-                "yes" if line["kept"] else "",
-            )
-        )
-    return lines
-
-
-def _table(done: Distilled) -> Table:
-    header, *lines = _lines(done)
-    right = done.task.teacher_accuracy
-    return text_table(
-        f"Accuracy after the last epoch; the teacher: {right:.2f} % of V", header, lines
-    )
+def _table(done: Distilled | CrossFitted) -> Table:
+    told = done.student.about["table"]
+    return text_table(told["title"], told["header"], told["rows"])
 
 
 def _sizes_in_words(task: Task) -> str:
-    sizes = task.sizes
+    from noisyteacher.pipeline.card import sizes_in_words
+
+    measured = "V" if len(task.split.val) else "the gold examples"
     return (
-        f"{sizes['gold']} gold examples (A), {sizes['V']} in V, {sizes['S']} in S, "
-        f"{sizes['pool']} in the pool, {sizes['test']} test examples, "
-        f"{len(task.classes)} classes; the teacher is right on {task.teacher_accuracy:.1f} % of V."
+        f"{sizes_in_words(task.sizes)}, {len(task.classes)} classes; the teacher is right on "
+        f"{task.teacher_accuracy:.1f} % of {measured}."
     )
 
 

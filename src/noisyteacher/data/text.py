@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import orjson
@@ -20,7 +20,10 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.files import write_atomic
-from noisyteacher.data.views import BagViews, EncoderViews
+from noisyteacher.data.views import BagViews, EncoderViews, Views
+
+if TYPE_CHECKING:
+    from noisyteacher.data.tensors import Inputs
 
 
 class Featurizer(Protocol):
@@ -36,15 +39,15 @@ class Featurizer(Protocol):
         """Whether ``transform`` can be called."""
         ...
 
-    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def fit_transform(self, texts: Sequence[str]) -> Inputs:
         """Learn from the training texts, and transform them."""
         ...
 
-    def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """(n, m) indices or token ids, and (n, m) values or attention mask."""
+    def transform(self, texts: Sequence[str]) -> Inputs:
+        """(n, m) indices or token ids, and (n, m) values or attention mask; or (n, d) vectors."""
         ...
 
-    def views(self) -> BagViews | EncoderViews:
+    def views(self) -> Views:
         """The views of these tensors."""
         ...
 

@@ -6,9 +6,11 @@ from noisyteacher.pipeline.api import distill, gather
 from noisyteacher.pipeline.distillation import DistillSettings, run_distill
 from noisyteacher.pipeline.distilled import Distilled
 from noisyteacher.pipeline.generations import next_labels
+from noisyteacher.pipeline.linear_run import CrossFitted
 from noisyteacher.pipeline.student import Student, load_student, save_student
 
 __all__ = [
+    "CrossFitted",
     "DistillSettings",
     "Distilled",
     "FileOptions",

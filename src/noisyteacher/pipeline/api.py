@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from noisyteacher.choose.linear_choice import FOLDS
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.data import Featurizer
 from noisyteacher.io.user_tables import FileOptions
@@ -36,6 +37,9 @@ def distill(
     compare: bool = False,
     quick: bool = False,
     generations: int = 1,
+    encoder: str | Path | None = None,
+    folds: int = FOLDS,
+    metric: str = "accuracy",
     training: TrainConfig | None = None,
     epochs: int | None = None,
     featurizer: Featurizer | None = None,
@@ -47,18 +51,22 @@ def distill(
     seed: int = 0,
     quiet: bool = True,
 ) -> Student:
-    """Train a student on gold labels and a teacher's labels of the pool; keep the best on S.
+    """Train a student on gold labels and a teacher's labels of the pool.
 
-    Gold only is always trained too, and for texts and tables a logistic regression: whoever is best
-    on the selection set S is returned, and ``student.about["verdict"]`` says so.
+    Students of gold labels alone are always trained too, and ``student.about["verdict"]`` says
+    whether the teacher was worth it. A linear student (texts, unless asked otherwise) is a blend of
+    several: all gold rows measure the teacher, train and, in folds, judge. Networks are judged on
+    a selection set S, and the best is returned.
 
     Args:
         student: "auto", "linear", "mlp", "resnet20", ..., a Hugging Face encoder's name or folder,
             the settings of a model, or a network of your own: a torch module, whose weights are
             where training starts, or a function without arguments that makes one
             (``models.CustomModel`` says what it must read and return).
-        gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. V and S
-            are split off the gold set where not given. Test examples take no part in any choice.
+        gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. ``val``
+            holds rows that the teacher never saw: give it if the teacher was trained on gold rows.
+            For networks V and S are split off the gold set where not given. Test examples take no
+            part in any choice.
         pool: a path, a dataset or (ids, inputs).
         labels: teacher labels of the pool and of V (or of gold, to split V off): labels, a store,
             a file of probabilities, or an array with a row for each gold, then each pool example
@@ -68,6 +76,8 @@ def distill(
         classes: names of the columns of an array of probabilities.
         logits: whether the numbers in an array or a file of labels are logits.
         compare, quick, generations: try more methods, fewer, or students of students.
+        encoder: for the student "embeddings": the folder or name of a frozen text encoder.
+        folds, metric: of the cross-fit; the metric is "accuracy" or "macro_f1".
         training, epochs: how each student is trained, or only for how long; None is usual for the
             kind of data.
         featurizer: how texts are read; None is TF-IDF, or an encoder's tokenizer.
@@ -80,6 +90,21 @@ def distill(
         seed: of the split, the weights and everything else random.
         quiet: whether to show no progress.
     """
+    settings = DistillSettings(
+        student=student,
+        methods=_methods(method),
+        compare=compare,
+        quick=quick,
+        generations=generations,
+        encoder=encoder,
+        folds=folds,
+        metric=metric,
+        epochs=epochs,
+        training=training,
+        featurizer=featurizer,
+        flip=flip,
+        seed=seed,
+    )
     task = gather(
         gold=gold,
         pool=pool,
@@ -90,22 +115,10 @@ def distill(
         classes=classes,
         logits=logits,
         files=files,
-        seed=seed,
-    )
-    settings = DistillSettings(
-        student=student,
-        methods=_methods(method),
-        compare=compare,
-        quick=quick,
-        generations=generations,
-        epochs=epochs,
-        training=training,
-        featurizer=featurizer,
-        flip=flip,
-        seed=seed,
+        settings=settings,
     )
     done = run_distill(task, settings, out, device=device, minutes=minutes, quiet=quiet)
-    if not done.finished:
+    if isinstance(done, Distilled) and not done.finished:
         _warn_of_time(done)
     return done.student
 
@@ -138,9 +151,14 @@ def gather(
     classes: Sequence[str] | None = None,
     logits: bool = False,
     files: FileOptions | None = None,
+    settings: DistillSettings | None = None,
     seed: int = 0,
 ) -> Task:
-    """Read everything a distillation needs, and match it."""
+    """Read everything a distillation needs, and match it.
+
+    ``settings`` decide whether V and S are split off the gold set where not given: students that
+    are cross-fitted need neither.
+    """
     more = {
         name: None if part is None else as_examples(part, name, files)
         for name, part in (("val", val), ("selection", selection), ("test", test))
@@ -149,4 +167,10 @@ def gather(
     unknown = as_examples(pool, "pool", files, labeled=False, features=known.features)
     given = ExampleSets(known, unknown, **more)
     in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
-    return make_task(given, as_labels(labels, in_order, classes, logits=logits), seed=seed)
+    cross_fit = settings is not None and settings.cross_fits(known.kind)
+    return make_task(
+        given,
+        as_labels(labels, in_order, classes, logits=logits),
+        cross_fit=cross_fit,
+        seed=seed if settings is None else settings.seed,
+    )

@@ -10,6 +10,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Featurizer, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
+from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import (
     MLP,
@@ -28,10 +29,12 @@ from noisyteacher.models import (
 from noisyteacher.train import Adam, Cosine, Steps, TrainConfig
 
 AUTO = "auto"
+EMBEDDINGS = "embeddings"
 HELP = (
-    "auto; linear or mlp (text, tables); resnet20, resnet56, ... (images), resnet18 or resnet50 "
-    "(photographs), mobilenet; for text, a Hugging Face encoder's name or folder; or "
-    "package.module:name, a network of your own, which is imported and run"
+    "auto; linear or mlp (text, tables); embeddings, with an encoder (text); resnet20, "
+    "resnet56, ... (images), resnet18 or resnet50 (photographs), mobilenet; for text, a Hugging "
+    "Face encoder's name or folder; or package.module:name, a network of your own, which is "
+    "imported and run"
 )
 _IMAGENET_DEPTHS = (18, 50)
 _MOST_WORDS = 50_000  # of dense rows of texts
@@ -48,8 +51,24 @@ def named_student(text: str) -> str | ModelSpec:
     return import_network(text) if ":" in text and not Path(text).exists() else text
 
 
-def featurizer_for(student: str | ModelLike) -> Featurizer:
-    """How this student reads texts: a tokenizer for encoders, else TF-IDF, not fitted yet."""
+def is_linear_student(student: str | ModelLike, kind: Kind) -> bool:
+    """Whether this student of such data is linear."""
+    if isinstance(student, str):
+        return student in {"text": (AUTO, "linear", EMBEDDINGS), "table": ("linear",)}.get(kind, ())
+    return isinstance(student, BagLinear | Linear)
+
+
+def featurizer_for(
+    student: str | ModelLike, encoder: str | Path | None = None
+) -> Featurizer | Embeddings:
+    """How this student reads texts: an encoder, a tokenizer, or TF-IDF, not fitted yet."""
+    if student == EMBEDDINGS or (encoder is not None and student in (AUTO, "linear")):
+        if encoder is None:
+            raise InputError(
+                "The student embeddings needs an encoder: the folder or name of a Transformers or "
+                "sentence-transformers model, encoder= (--encoder)."
+            )
+        return Embeddings.cached(encoder)
     if isinstance(student, TextEncoder):
         return Tokens(student.path_or_name)
     if not isinstance(student, str) or student in (AUTO, "linear", "mlp"):
@@ -65,6 +84,8 @@ def student_for(student: str | ModelLike, inputs: InputFormat, classes: int) -> 
     if inputs.kind == "text":
         if isinstance(inputs.featurizer, Tokens):
             return TextEncoder(inputs.featurizer.tokenizer, classes)
+        if isinstance(inputs.featurizer, Embeddings):
+            return Linear(inputs.features, classes)
         kind = BagMLP if student == "mlp" else BagLinear
         return kind(inputs.features, classes)
     if inputs.kind == "table":

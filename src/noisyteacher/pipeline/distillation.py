@@ -16,12 +16,14 @@ import orjson
 import torch
 
 from noisyteacher.auditing import Audit, audit
+from noisyteacher.choose.decision import METRICS
 from noisyteacher.choose.floor import FeatureMatrix, as_network, feature_matrix, fit_floor
+from noisyteacher.choose.linear_choice import FOLDS
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import choose_device, hardware
 from noisyteacher.data import Featurizer, Tfidf
-from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.input_format import InputFormat, RawInputs, fit_format
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
@@ -33,9 +35,24 @@ from noisyteacher.pipeline.candidates import (
     choose_candidates,
     training_groups,
 )
-from noisyteacher.pipeline.defaults import AUTO, featurizer_for, student_for, training_for
-from noisyteacher.pipeline.distilled import Distilled, compare_with_teacher, write_card
+from noisyteacher.pipeline.card import write_card
+from noisyteacher.pipeline.defaults import (
+    AUTO,
+    featurizer_for,
+    is_linear_student,
+    student_for,
+    training_for,
+)
+from noisyteacher.pipeline.distilled import Distilled, compare_with_teacher
 from noisyteacher.pipeline.generations import next_labels
+from noisyteacher.pipeline.linear_run import (
+    CrossFitted,
+    OutOfTime,
+    can_be_solved,
+    cross_fit_rows,
+    methods_to_try,
+    run_linear,
+)
 from noisyteacher.pipeline.student import Student, is_student, save_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
@@ -66,6 +83,9 @@ class DistillSettings:
 
     student: str | ModelLike = AUTO
     methods: tuple[Method, ...] = ()  # instead of the recommended one and the default
+    encoder: str | Path | None = None  # of the student "embeddings"
+    folds: int = FOLDS
+    metric: str = "accuracy"
     compare: bool = False
     quick: bool = False
     generations: int = 1
@@ -82,6 +102,20 @@ class DistillSettings:
             raise InputError(f"epochs must be at least 1, not {self.epochs}.")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, not {self.seed}.")
+        if self.folds < 2:
+            raise InputError(f"folds must be at least 2, not {self.folds}.")
+        if self.metric not in METRICS:
+            raise InputError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}.")
+
+    def cross_fits(self, kind: Kind) -> bool:
+        """Whether students are linear and solved, so that all gold rows judge them in folds.
+
+        Anything that asks for training steps (epochs, generations, methods with two views) trains
+        them step by step instead, and judges on S.
+        """
+        linear = is_linear_student(self.student, kind)
+        steps = self.epochs is not None or self.training is not None or self.generations > 1
+        return linear and not steps and all(can_be_solved(method) for method in self.methods)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +176,8 @@ def run_distill(
     minutes: float | None = None,
     say: Callable[[str], None] = lambda text: None,
     quiet: bool = False,
-) -> Distilled:
-    """Train gold only and every other candidate, and keep the best on S.
+) -> Distilled | CrossFitted:
+    """Train gold only and every other candidate, and return the best of them or their blend.
 
     With ``out`` the folder holds ``recipe.json``, ``results.jsonl``, ``checkpoints/`` and, once all
     are trained, ``student/``; a killed call, made again, goes on where it was. ``minutes`` stops
@@ -162,26 +196,25 @@ def _run(
     minutes: float | None,
     say: Callable[[str], None],
     quiet: bool,
-) -> Distilled:
+) -> Distilled | CrossFitted:
     featurizer = settings.featurizer
     if task.kind == "text" and featurizer is None:
-        featurizer = featurizer_for(settings.student)
+        featurizer = featurizer_for(settings.student, settings.encoder)
     inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
     where = choose_device(device)
+    if settings.cross_fits(task.kind):
+        return _run_cross_fit(task, settings, inputs, tensors, folder, minutes, say, quiet)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
     check_model(run.spec, run.problem.data, settings.methods, where)
     if folder is not None:
-        _claim(run, folder)
+        _claim(folder, task, inputs, run.spec, repr(run.config), settings.seed)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
     found = _audit_teacher(task, say)
     recommended = found.recommendation.method
     say(f"The audit recommends {recommended!r}.")
     if folder is not None:
-        write_atomic(
-            folder.path / "audit.json",
-            orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY),
-        )
+        _save_audit(found, folder)
     wanted = choose_candidates(
         task.kind,
         len(task.classes),
@@ -212,9 +245,11 @@ def _run(
     return _finish(run, outcomes, finished)
 
 
-def _claim(run: _Run, folder: RunFolder) -> None:
+def _claim(
+    folder: RunFolder, task: Task, inputs: InputFormat, spec: ModelSpec, training: str, seed: int
+) -> None:
     """Take the folder, or refuse it now and not after the training."""
-    task, inputs, featurizer = run.task, run.inputs, run.inputs.featurizer
+    featurizer = inputs.featurizer
     settings = {
         "name": "distill",
         "dataset": task.name,
@@ -222,9 +257,9 @@ def _claim(run: _Run, folder: RunFolder) -> None:
         "sizes": task.sizes,
         "classes": list(task.classes),
         "teacher": task.labels.teacher,
-        "student": repr(run.spec),
-        "student_training": repr(run.config),
-        "seed": run.settings.seed,
+        "student": repr(spec),
+        "student_training": training,
+        "seed": seed,
         "flip": inputs.flip,
         # Another vocabulary of the same size fits the same student, and means other words.
         "featurizer": None
@@ -238,13 +273,74 @@ def _claim(run: _Run, folder: RunFolder) -> None:
         raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
 
 
+def _run_cross_fit(
+    task: Task,
+    settings: DistillSettings,
+    inputs: InputFormat,
+    tensors: Inputs,
+    folder: RunFolder | None,
+    minutes: float | None,
+    say: Callable[[str], None],
+    quiet: bool,
+) -> Distilled | CrossFitted:
+    spec = student_for(settings.student, inputs, len(task.classes))
+    methods = methods_to_try(settings.methods, compare=settings.compare, quick=settings.quick)
+    for method in methods:
+        check_store(method, task.labels)
+    if folder is not None:
+        told = f"solved and cross-fitted, {settings.folds} folds, {settings.metric}"
+        _claim(folder, task, inputs, spec, told, settings.seed)
+    say(f"Student: {spec!r}, solved to convergence.")
+    if isinstance(inputs.featurizer, Tfidf):
+        say(
+            "Texts are read as TF-IDF words; a sentence encoder often brings several points more: "
+            "--student embeddings --encoder FOLDER."
+        )
+    found = _audit_teacher(task, say)
+    path = None if folder is None else folder.path
+    try:
+        done = run_linear(
+            task,
+            spec,
+            inputs,
+            tensors,
+            methods,
+            path,
+            folds=settings.folds,
+            metric=settings.metric,
+            seed=settings.seed,
+            minutes=minutes,
+            say=say,
+            quiet=quiet,
+        )
+    except OutOfTime:
+        return Distilled(task, [], finished=False, folder=path)
+    where = hardware("cpu")
+    done.student.about = done.about(where)
+    if folder is not None:
+        _save_audit(found, folder)
+        for row in cross_fit_rows(done, settings.seed, where):
+            folder.append(row)
+        save_student(folder.path / "student", done.student, write_card(done), overwrite=True)
+        (folder.path / "noise.json").unlink(missing_ok=True)
+        if done.noise is not None:
+            done.noise.save(folder.path / "noise.json")
+        done.comparison().save(folder.path)
+    return done
+
+
+def _save_audit(found: Audit, folder: RunFolder) -> None:
+    content = orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
+    write_atomic(folder.path / "audit.json", content)
+
+
 def _audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
-    """Audit the teacher on V and the pool before anything is trained, and say the warnings."""
-    parts = task.split
+    """Audit the teacher before anything is trained, and say the warnings."""
+    measures = task.measures
     found = audit(
-        task.labels.take(task.ids[np.concatenate([parts.val, parts.pool])]),
-        [task.classes[label] for label in task.y[parts.val]],
-        task.ids[parts.val],
+        task.labels.take(task.ids[np.concatenate([measures, task.split.pool])]),
+        [task.classes[label] for label in task.y[measures]],
+        task.ids[measures],
         kind=task.kind,
         replicates=_AUDIT_REPLICATES,
     )

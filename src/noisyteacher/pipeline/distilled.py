@@ -1,4 +1,4 @@
-"""What came out of a distillation: the best student on S, the verdict, its card and its page."""
+"""What came out of a distillation: the best student on S, the verdict and its page."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from noisyteacher.runs.comparison import (
     find_examples,
     sample_rows,
 )
-
-_MOST_STEPS = 12  # of the α curve on a card
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +94,7 @@ class Distilled:
         )
 
     def about(self, hardware: str) -> dict[str, Any]:
-        """The story for the student's config and card."""
+        """The account for the student's config, card and page."""
         labels = self.task.labels
         return {
             "kept": self.best.candidate.name,
@@ -108,9 +106,36 @@ class Distilled:
                 "accuracy_on_V": round(self.task.teacher_accuracy, 2),
             },
             "candidates": [self.line(outcome) for outcome in self.outcomes],
+            "table": self.table(),
             "hardware": hardware,
             "versions": versions(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    @property
+    def measured_on(self) -> np.ndarray:
+        """Positions of the rows that measure the teacher: V."""
+        return self.task.split.val
+
+    def table(self) -> dict[str, Any]:
+        """All candidates, for console, card and page."""
+        rows = []
+        for outcome in self.outcomes:
+            line = self.line(outcome)
+            test = line["accuracy_on_test"]
+            rows.append(
+                [
+                    line["candidate"],
+                    f"{line['accuracy_on_S']:.2f}",
+                    "" if test is None else f"{test:.2f}",
+                    f"{line['seconds']:.1f}",
+                    "yes" if line["kept"] else "",
+                ]
+            )
+        return {
+            "title": "Accuracy after the last epoch; the student that is best on S is kept",
+            "header": ["student", "S, %", "test, %", "seconds", "kept"],
+            "rows": rows,
         }
 
     def line(self, outcome: Outcome) -> dict[str, Any]:
@@ -157,92 +182,3 @@ def compare_with_teacher(done: Distilled) -> Comparison:
         ],
         examples=examples,
     )
-
-
-# -- the card --------------------------------------------------------------------------------------
-
-
-def write_card(done: Distilled) -> str:
-    """The card as Markdown."""
-    about, student = done.student.about, done.student
-    sizes, teacher = about["sizes"], about["teacher"]
-    shown = ", ".join(student.classes[:20]) + (", ..." if len(student.classes) > 20 else "")
-    lines = [
-        f"# A student of {student.inputs.kind}s: {done.task.name}",
-        "",
-        about["verdict"],
-        "",
-        f"- Model: `{student.spec!r}`" if len(repr(student.spec)) < 300 else "- Model: config.json",
-        f"- Classes ({len(student.classes)}): {shown}",
-        f"- Data: {sizes['gold']} gold (A), {sizes['V']} validation (V), {sizes['S']} selection "
-        f"(S), {sizes['pool']} pool, {sizes['test']} test examples",
-        f"- Teacher: {teacher['name'] or 'unnamed'}"
-        + (f", revision {teacher['revision']}" if teacher["revision"] else "")
-        + f", right on {teacher['accuracy_on_V']:.2f} % of V",
-        "",
-        "## Accuracy in percent, after the last epoch",
-        "",
-        "The student with the best accuracy on S is kept; S was never trained on. Test examples "
-        "took no part in any choice.",
-        "",
-        *_accuracies(done),
-        "",
-        *_noise_lines(done.noise),
-        "## Use",
-        "",
-        "```python",
-        "import noisyteacher as nt",
-        "",
-        'student = nt.load_student("FOLDER")',
-        f"student.predict({_example(student.inputs.kind)})",
-        "```",
-        "",
-        f"Made on {about['hardware']}, {about['finished_at']}, with "
-        + ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-        + ".",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _accuracies(done: Distilled) -> list[str]:
-    table = ["| student | S | test | seconds | kept |", "|---|---|---|---|---|"]
-    for outcome in done.outcomes:
-        line = done.line(outcome)
-        test = "" if line["accuracy_on_test"] is None else f"{line['accuracy_on_test']:.2f}"
-        table.append(
-            f"| {line['candidate']} | {line['accuracy_on_S']:.2f} | {test} | "
-            f"{line['seconds']:.1f} | {'yes' if line['kept'] else ''} |"
-        )
-    return table
-
-
-def _noise_lines(noise: TeacherNoise | None) -> list[str]:
-    """The α curve as a table of its steps."""
-    if noise is None:
-        return []
-    curve = noise.alpha_curve_
-    # The values hold up to and at their knot; only the last knot of each height is worth a line.
-    ends = np.flatnonzero(np.append(np.diff(curve.values_) > 0, True))
-    if len(ends) > _MOST_STEPS:
-        ends = ends[np.linspace(0, len(ends) - 1, _MOST_STEPS).round().astype(int)]
-    table = [f"| {curve.knots_[i]:.3f} | {curve.values_[i]:.3f} |" for i in ends]
-    return [
-        "## How far the teacher was trusted",
-        "",
-        f"The chance α that its top class is right, by its {noise.metric}, fitted on "
-        f"{noise.n_val_} rows of V, never below {noise.lower_bound}:",
-        "",
-        f"| {noise.metric} up to | α |",
-        "|---|---|",
-        *table,
-        "",
-    ]
-
-
-def _example(kind: str) -> str:
-    examples = {
-        "text": '["some text"]',
-        "image": '["picture.png"]',
-        "table": "rows",
-    }
-    return examples[kind]

@@ -25,6 +25,7 @@ from torch import Tensor
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
+from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import RawInputs
 from noisyteacher.models import ModelLike, ModelSpec, Network, from_config, to_config
 
@@ -32,11 +33,12 @@ FORMAT = "noisyteacher.Student"
 VERSION = 1
 _BATCH = 256
 _TOKEN_BYTES = 4  # of the names that a folder bears only while it is written or replaced
-_CONFIG, _WEIGHTS, _FEATURIZER, _TOKENIZER = (
+_CONFIG, _WEIGHTS, _FEATURIZER, _TOKENIZER, _ENCODER = (
     "config.json",
     "model.safetensors",
     "featurizer.json",
     "tokenizer",
+    "encoder",
 )
 
 
@@ -135,6 +137,8 @@ def _write(folder: Path, student: Student, card: str) -> None:
 
 def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
     save_featurizer(featurizer, folder / _FEATURIZER)
+    if isinstance(featurizer, Embeddings):
+        featurizer.save_encoder(folder / _ENCODER)
     if isinstance(featurizer, Tokens):
         from transformers import AutoTokenizer
 
@@ -228,6 +232,9 @@ def _read_featurizer(folder: Path) -> Featurizer | None:
     path = folder / _FEATURIZER
     if not path.exists():
         return None
+    if (own := folder / _ENCODER).is_dir():
+        saved = orjson.loads(path.read_bytes())
+        return Embeddings(own, saved["max_length"])
     own = folder / _TOKENIZER
     if own.is_dir():
         saved = orjson.loads(path.read_bytes())

@@ -25,6 +25,7 @@ from noisyteacher.pipeline.matching import (
 
 MOST_HELD_OUT = 500  # rows of V and of S at most
 LEAST_GOLD = 20  # rows from which V and S can be split off
+LEAST_CROSS_FIT = 10  # gold rows with teacher labels that folds can be made of
 SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
 
 
@@ -66,15 +67,28 @@ class Task:
         }
 
     @property
+    def measures(self) -> np.ndarray:
+        """Positions of the rows that measure the teacher: V, else the gold rows it labeled."""
+        rows = self.split.val if len(self.split.val) else self.split.gold
+        return np.asarray(rows[self.labels.has(self.ids[rows])])
+
+    @property
+    def judges(self) -> np.ndarray:
+        """Positions of the rows that judge students: S, else V, else all gold rows."""
+        parts = self.split
+        return next(rows for rows in (parts.selection, parts.val, parts.gold) if len(rows))
+
+    @property
     def teacher_accuracy(self) -> float:
-        """On V, in percent."""
-        said = self.labels.take(self.ids[self.split.val]).hard
-        return 100 * float(np.mean(said == self.y[self.split.val]))
+        """On the rows that measure it, in percent."""
+        rows = self.measures
+        said = self.labels.take(self.ids[rows]).hard
+        return 100 * float(np.mean(said == self.y[rows]))
 
     def digest(self) -> str:
         """Tells it from a task with other examples, labels or parts."""
         digest, parts = hashlib.sha256(), self.split
-        labels = self.labels.take(self.ids[np.concatenate([parts.val, parts.pool])])
+        labels = self.labels.take(self.ids[np.concatenate([self.measures, parts.pool])])
         arrays = [self.y, labels.topk_index, labels.topk_logprob]
         arrays += [parts.gold, parts.val, parts.selection, parts.pool]
         texts = [str(key) for key in self.ids.tolist()]
@@ -95,8 +109,13 @@ class Task:
         return digest.hexdigest()
 
 
-def make_task(given: ExampleSets, labels: TeacherLabels, *, seed: int = 0) -> Task:
-    """Match classes and ids, split off what was not given, and put all rows together."""
+def make_task(
+    given: ExampleSets, labels: TeacherLabels, *, cross_fit: bool = False, seed: int = 0
+) -> Task:
+    """Match classes and ids, split off what was not given, and put all rows together.
+
+    With ``cross_fit`` nothing is split off the gold set: folds of it take the place of V and S.
+    """
 
     def with_ids(part: Dataset) -> Dataset:
         return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
@@ -119,13 +138,18 @@ def make_task(given: ExampleSets, labels: TeacherLabels, *, seed: int = 0) -> Ta
     _warn_of_absent_classes(labeled["gold"], labels.classes)
     pool = pool_with_labels(pool_without(with_ids(pool), labeled), labels)
     test = labeled.pop("test", None)
-    sets = _with_val_and_selection(labeled, labels, seed)
+    if cross_fit:
+        sets = _for_folds(labeled, labels)
+    else:
+        sets = _with_val_and_selection(labeled, labels, seed)
     _warn_of_copies(sets, test)
     task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
-    if len(task.split.val) >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
+    measured = len(task.split.val) or len(task.split.gold)
+    if measured >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
+        rows_of = "rows of V" if len(task.split.val) else "gold rows"
         warn(
-            f"The teacher is right on all {len(task.split.val)} rows of V: it has probably seen "
-            "them, and its labels will be trusted too far; give a V that it never saw."
+            f"The teacher is right on all {measured} {rows_of}: it has probably seen them, and its "
+            "labels will be trusted too far; give val= (--val) with rows that it never saw."
         )
     return task
 
@@ -176,24 +200,11 @@ def _with_val_and_selection(
         return sets
     gold = sets["gold"]
     # V needs teacher labels; S is drawn beside it.
-    usable = labels.has(gold.ids) if "V" in wanted else np.ones(len(gold), bool)
-    if not usable.any():
-        raise InputError(
-            f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
-            "the teacher is right: label the gold file too, or give val= (--val). The file begins "
-            f"with {first_few(gold.ids.tolist(), 2)}, the labels with "
-            f"{first_few(labels.ids.tolist(), 2)}."
-        )
+    usable = _measurable(gold, labels) if "V" in wanted else np.ones(len(gold), bool)
     if usable.sum() < LEAST_GOLD:
         raise InputError(
             f"{int(usable.sum())} gold examples with teacher labels are too few to split off "
             f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
-        )
-    if not usable.all():
-        unlabeled = gold.ids[~usable].tolist()
-        warn(
-            f"{len(unlabeled)} of {len(gold)} gold ids have no teacher label and are trained on "
-            f"only: {first_few(unlabeled)}."
         )
     drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
     were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
@@ -204,6 +215,39 @@ def _with_val_and_selection(
     found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
     rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))
     return sets | {"gold": rows(gold, rest)} | {name: found[name] for name in wanted}
+
+
+def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dataset]:
+    """V and S as given, else empty: folds of the gold set take their place."""
+    gold = sets["gold"]
+    if "V" in sets:
+        sets["V"] = _only_labeled(sets["V"], labels, "V")
+    elif (found := int(_measurable(gold, labels).sum())) < LEAST_CROSS_FIT:
+        raise InputError(
+            f"{found} gold examples with teacher labels are too few to measure the teacher and "
+            f"judge students: at least {LEAST_CROSS_FIT} are needed."
+        )
+    nothing = rows(gold, np.empty(0, np.int64))
+    return {"V": nothing, "S": nothing} | sets
+
+
+def _measurable(gold: Dataset, labels: TeacherLabels) -> np.ndarray:
+    """(n,) bool: gold rows with a teacher label; notes are printed about the others."""
+    usable = labels.has(gold.ids)
+    if not usable.any():
+        raise InputError(
+            f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
+            "the teacher is right: label the gold file too, or give val= (--val). The file begins "
+            f"with {first_few(gold.ids.tolist(), 2)}, the labels with "
+            f"{first_few(labels.ids.tolist(), 2)}."
+        )
+    if not usable.all():
+        unlabeled = gold.ids[~usable].tolist()
+        warn(
+            f"{len(unlabeled)} of {len(gold)} gold ids have no teacher label and are trained on "
+            f"only: {first_few(unlabeled)}."
+        )
+    return np.asarray(usable)
 
 
 def _only_labeled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:

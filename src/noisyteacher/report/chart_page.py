@@ -131,8 +131,11 @@ def _accuracies(rows: list[tuple[str, ...]]) -> Table:
 
 
 def _candidates(about: dict[str, Any]) -> list[Table]:
-    """A distillation judges on S, with or without a test part."""
-    rows = [
+    """A distillation judges on held-out gold rows, with or without a test part."""
+    if "table" in about:
+        told = about["table"]
+        return [Table(told["title"], tuple(told["header"]), [tuple(row) for row in told["rows"]])]
+    rows = [  # of a student that 0.1.0 made
         (
             str(one["candidate"]),
             f"{one['accuracy_on_S']:.2f}",

@@ -1,0 +1,117 @@
+"""The card of a student: what it is, what it was trained on, how good it is."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from noisyteacher.noise import TeacherNoise
+from noisyteacher.pipeline.student import Student
+from noisyteacher.pipeline.task import Task
+
+_MOST_STEPS = 12
+
+
+class HasStudent(Protocol):
+    """A finished distillation, cross-fitted or judged on S."""
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def student(self) -> Student: ...
+
+    @property
+    def noise(self) -> TeacherNoise | None: ...
+
+
+def write_card(done: HasStudent) -> str:
+    """The card as Markdown."""
+    about, student = done.student.about, done.student
+    sizes, teacher = about["sizes"], about["teacher"]
+    shown = ", ".join(student.classes[:20]) + (", ..." if len(student.classes) > 20 else "")
+    lines = [
+        f"# A student of {student.inputs.kind}s: {done.task.name}",
+        "",
+        about["verdict"],
+        "",
+        f"- Model: `{student.spec!r}`" if len(repr(student.spec)) < 300 else "- Model: config.json",
+        f"- Classes ({len(student.classes)}): {shown}",
+        f"- Data: {sizes_in_words(sizes)}",
+        f"- Teacher: {teacher['name'] or 'unnamed'}"
+        + (f", revision {teacher['revision']}" if teacher["revision"] else "")
+        + _teacher_accuracy(teacher),
+        "",
+        "## Accuracy",
+        "",
+        f"{about['table']['title']}. Test examples took no part in any choice.",
+        "",
+        *_accuracies(about["table"]),
+        "",
+        *_noise_lines(done.noise),
+        "## Use",
+        "",
+        "```python",
+        "import noisyteacher as nt",
+        "",
+        'student = nt.load_student("FOLDER")',
+        f"student.predict({_example(student.inputs.kind)})",
+        "```",
+        "",
+        f"Made on {about['hardware']}, {about['finished_at']}, with "
+        + ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+        + ".",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _teacher_accuracy(teacher: dict[str, Any]) -> str:
+    if "accuracy_on_V" in teacher:
+        return f", right on {teacher['accuracy_on_V']:.2f} % of V"
+    on_gold = teacher["accuracy_on_gold"]
+    return "" if on_gold is None else f", right on {on_gold:.2f} % of the gold examples"
+
+
+def _accuracies(table: dict[str, Any]) -> list[str]:
+    lines = [table["header"], ["---"] * len(table["header"]), *table["rows"]]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def sizes_in_words(sizes: dict[str, int]) -> str:
+    """Such as "400 gold, 5000 pool and 1000 test examples"; empty parts are left out."""
+    names = {"gold": "gold", "V": "validation (V)", "S": "selection (S)"}
+    told = [f"{n} {names.get(part, part)}" for part, n in sizes.items() if n]
+    return f"{', '.join(told[:-1])} and {told[-1]} examples" if told[1:] else f"{told[0]} examples"
+
+
+def _noise_lines(noise: TeacherNoise | None) -> list[str]:
+    """The α curve as a table of its steps."""
+    if noise is None:
+        return []
+    curve = noise.alpha_curve_
+    # The values hold up to and at their knot; only the last knot of each height is worth a line.
+    ends = np.flatnonzero(np.append(np.diff(curve.values_) > 0, True))
+    if len(ends) > _MOST_STEPS:
+        ends = ends[np.linspace(0, len(ends) - 1, _MOST_STEPS).round().astype(int)]
+    table = [f"| {curve.knots_[i]:.3f} | {curve.values_[i]:.3f} |" for i in ends]
+    return [
+        "## How far the teacher was trusted",
+        "",
+        f"The chance α that its top class is right, by its {noise.metric}, fitted on "
+        f"{noise.n_val_} gold rows, never below {noise.lower_bound}:",
+        "",
+        f"| {noise.metric} up to | α |",
+        "|---|---|",
+        *table,
+        "",
+    ]
+
+
+def _example(kind: str) -> str:
+    examples = {
+        "text": '["some text"]',
+        "image": '["picture.png"]',
+        "table": "rows",
+    }
+    return examples[kind]

@@ -1,0 +1,312 @@
+"""Linear students: all gold rows measure, train and judge; their blend is returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import noisyteacher as nt
+from noisyteacher.cli import app
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import Consistency, SLaM, Vanilla
+from noisyteacher.models import BagLinear, Linear
+from noisyteacher.pipeline import (
+    CrossFitted,
+    Distilled,
+    DistillSettings,
+    gather,
+    load_student,
+    run_distill,
+    save_student,
+)
+from noisyteacher.runs import read_rows
+from tiny_encoder import save_classifier
+from user_files import MOODS, noisy_probs, reviews, write_reviews
+
+
+def columns(gold: int = 60, count: int = 300, right: float = 0.8, **more: Any) -> dict[str, Any]:
+    texts, y = reviews(count)
+    ids = np.array([f"r{i}" for i in range(count)])
+    names = np.array(MOODS)[y]
+    labels = TeacherLabels.from_probs(ids, noisy_probs(y, 2, right), MOODS, teacher="planted")
+    return {
+        "gold": (ids[:gold], texts[:gold], names[:gold]),
+        "pool": (ids[gold:-40], texts[gold:-40]),
+        "test": (ids[-40:], texts[-40:], names[-40:]),
+        "labels": labels,
+    } | more
+
+
+def fitted(out: Path | None = None, data: dict[str, Any] | None = None, **more: Any) -> CrossFitted:
+    settings = DistillSettings(**more)
+    task = gather(**(data or columns()), settings=settings)
+    done = run_distill(task, settings, out, device="cpu", quiet=True)
+    assert isinstance(done, CrossFitted)
+    return done
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[CrossFitted, Path]:
+    out = tmp_path_factory.mktemp("run") / "run"
+    return fitted(out), out
+
+
+def test_no_gold_row_is_given_away(finished: tuple[CrossFitted, Path]) -> None:
+    done, _ = finished
+    assert done.task.sizes == {"gold": 60, "V": 0, "S": 0, "pool": 200, "test": 40}
+    assert done.choice.rows == 60
+    assert len(done.task.measures) == len(done.task.judges) == 60
+
+
+def test_the_folder_holds_student_rows_card_and_predictions(
+    finished: tuple[CrossFitted, Path],
+) -> None:
+    done, out = finished
+    student = load_student(out / "student")
+    assert done.task.test is not None
+    texts, y = list(done.task.test.inputs), done.task.test.y
+    right = 100 * float(np.mean(student.predict(texts) == np.array(MOODS)[y]))
+    assert right == pytest.approx(done.tested[""], abs=0.01)
+    rows = read_rows(out / "results.jsonl")
+    assert [row.method for row in rows] == [repr(line.method) for line in done.choice.lines]
+    assert [row.accuracy["out_of_fold"] for row in rows] == pytest.approx(
+        [100 * line.score.value for line in done.choice.lines], abs=1e-3
+    )
+    assert [row.accuracy["last"] for row in rows] == [
+        done.tested[repr(line.method)] for line in done.choice.lines
+    ]
+    told = pq.read_table(out / "out_of_fold.parquet")
+    assert told["id"].to_pylist() == [f"r{i}" for i in range(60)]
+    share = np.mean(
+        [
+            a == b
+            for a, b in zip(told["label"].to_pylist(), told["predicted"].to_pylist(), strict=True)
+        ]
+    )
+    assert share == pytest.approx(done.choice.score.value, abs=0.1)
+    card = (out / "student" / "README.md").read_text()
+    assert done.verdict() in card
+    assert "| the teacher |" in card
+    assert "60 gold, 200 pool and 40 test examples" in card
+
+
+def test_verdict_page_console_and_config_agree(finished: tuple[CrossFitted, Path]) -> None:
+    done, out = finished
+    config = orjson.loads((out / "student" / "config.json").read_bytes())
+    assert config["about"]["verdict"] == done.verdict()
+    assert config["about"]["table"] == done.table()
+    assert sum(c["weight"] or 0 for c in config["about"]["candidates"]) == pytest.approx(
+        1, abs=0.01
+    )
+    from noisyteacher.report import write_run_page
+
+    page = write_run_page(out).read_text()
+    assert "students not trained on it" in page
+    assert "ForwardCorrection()" in page
+
+
+def test_started_again_nothing_is_added(finished: tuple[CrossFitted, Path]) -> None:
+    done, out = finished
+    rows = (out / "results.jsonl").read_bytes()
+    weights = (out / "student" / "model.safetensors").read_bytes()
+    again = fitted(out)
+    assert (out / "results.jsonl").read_bytes() == rows
+    assert (out / "student" / "model.safetensors").read_bytes() == weights
+    assert again.verdict() == done.verdict()
+    with pytest.raises(InputError, match="holds a run with other training"):
+        fitted(out, folds=4)
+
+
+def test_val_rows_alone_measure_and_judge() -> None:
+    texts, y = reviews(400)
+    ids = np.array([f"v{i}" for i in range(40)])
+    probs = noisy_probs(y, 2, 0.8)
+    data = columns()
+    labels = data["labels"]
+    more = TeacherLabels.from_probs(ids, probs[300:340], MOODS)
+    joined = TeacherLabels.from_probs(
+        np.concatenate([labels.ids, more.ids]), np.concatenate([labels.probs, more.probs]), MOODS
+    )
+    val = (ids, texts[300:340], np.array(MOODS)[y[300:340]])
+    done = fitted(data=data | {"val": val, "labels": joined}, quick=True)
+    assert done.choice.rows == 40
+    assert len(done.task.measures) == 40
+    assert set(done.task.ids[done.task.judges]) == set(ids)
+
+
+def test_selection_rows_judge_and_are_not_trained_on() -> None:
+    texts, y = reviews(400)
+    ids = np.array([f"s{i}" for i in range(30)])
+    chosen = (ids, texts[300:330], np.array(MOODS)[y[300:330]])
+    done = fitted(data=columns() | {"selection": chosen}, quick=True)
+    assert done.choice.rows == 30
+    assert done.choice.teacher is None  # it labeled none of the rows that judge
+    assert "the teacher" not in done.verdict().partition(";")[2].partition(".")[0]
+
+
+def test_methods_named_by_the_user_replace_the_defaults() -> None:
+    done = fitted(methods=(SLaM(hard=True), Vanilla()))
+    assert [repr(line.method) for line in done.choice.lines] == [
+        "GoldOnly()",
+        "SLaM(hard=True)",
+        "Vanilla()",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
+def test_methods_with_two_views_are_trained_step_by_step() -> None:
+    settings = DistillSettings(methods=(Consistency(SLaM()),), quick=True)
+    assert not settings.cross_fits("text")
+    assert not DistillSettings(epochs=3).cross_fits("text")
+    assert not DistillSettings(student="mlp").cross_fits("text")
+    assert not DistillSettings().cross_fits("image")
+    assert DistillSettings(student="linear").cross_fits("table")
+    assert DistillSettings(student=BagLinear(5, 2)).cross_fits("text")
+
+
+def test_a_table_is_solved_too() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 330)
+    x = (rng.normal(size=(3, 6))[y] + 0.7 * rng.normal(size=(330, 6))).astype(np.float32)
+    ids, names = np.arange(330), np.array(["a", "b", "c"])[y]
+    labels = TeacherLabels.from_probs(ids, noisy_probs(y, 3, 0.8), ["a", "b", "c"])
+    data = {"gold": (ids[:50], x[:50], names[:50]), "pool": (ids[50:], x[50:]), "labels": labels}
+    done = fitted(data=data, student="linear", metric="macro_f1")
+    assert isinstance(done.student.spec, Linear)
+    assert np.mean(done.student.predict(x) == names) > 0.6
+    assert "The student's macro-F1 on held-out gold rows is" in done.verdict()
+
+
+@pytest.mark.parametrize("encoder_option", ["embeddings", "auto"])
+def test_embeddings_of_a_frozen_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder_option: str
+) -> None:
+    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
+    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
+    done = fitted(student=encoder_option, encoder=encoder, quick=True)
+    assert done.student.spec == Linear(16, 2)
+    save_student(tmp_path / "student", done.student)
+    for path in sorted(encoder.rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    again = load_student(tmp_path / "student")
+    texts = ["great lovely film", "awful dull film"]
+    np.testing.assert_array_equal(again.logits(texts), done.student.logits(texts))
+
+
+def test_embeddings_need_an_encoder() -> None:
+    with pytest.raises(InputError, match="The student embeddings needs an encoder"):
+        fitted(student="embeddings")
+
+
+def test_noise_for_labels_does_not_spoil_the_student() -> None:
+    done = fitted(data=columns(gold=120, count=400, right=0.5), seed=1)
+    assert done.tested[""] >= done.tested["GoldOnly()"] - 5
+    assert "were worth it" not in done.verdict()
+
+
+def test_too_few_gold_rows_are_refused() -> None:
+    with pytest.raises(InputError, match="8 gold examples with teacher labels are too few"):
+        fitted(data=columns(gold=8))
+
+
+def test_out_of_time_nothing_is_returned() -> None:
+    settings = DistillSettings()
+    task = gather(**columns(), settings=settings)
+    done = run_distill(task, settings, minutes=0, device="cpu", quiet=True)
+    assert isinstance(done, Distilled)
+    assert not done.finished
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [({"folds": 1}, "folds must be at least 2"), ({"metric": "f1"}, "metric must be one of")],
+)
+def test_settings_out_of_range(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        DistillSettings(**settings)
+
+
+def test_a_teacher_that_knows_all_gold_rows_is_pointed_out() -> None:
+    with pytest.warns(NoisyTeacherWarning, match="right on all 60 gold rows"):
+        fitted(data=columns(right=1.0), quick=True)
+
+
+def test_python_returns_the_student_with_its_verdict() -> None:
+    student = nt.distill(**columns(), quick=True)
+    assert student.predict(["great lovely superb", "awful dull poor"]).tolist() == ["good", "bad"]
+    assert student.about["verdict"].endswith("rows drawn like your gold rows.")
+
+
+# -- the command line -----------------------------------------------------------------------
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_distill_and_predict(tmp_path: Path) -> None:
+    folder, out = write_reviews(tmp_path, gold=60, pool=150), tmp_path / "run"
+    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
+    done = run("distill", *files, "--labels", folder / "labels", "--out", out, "--quick")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "60 gold and 150 pool examples, 2 classes; the teacher is right on" in done.stderr
+    assert "The student's accuracy on held-out gold rows is" in done.stdout
+    told = tmp_path / "said.csv"
+    predicted = run(
+        "predict", out / "student", folder / "pool.csv", "--out", told, "--abstain-below", 0.8
+    )
+    assert predicted.exit_code == 0, (predicted.output, predicted.exception)
+    assert f"{told}: 150 predictions." in predicted.stdout
+    assert "On held-out gold examples a threshold of 0.8 leaves out" in predicted.stdout
+    lines = told.read_text().splitlines()
+    assert lines[0] == '"id","class","probability"'
+    assert len(lines) == 151
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_predictions_in_other_formats(
+    tmp_path: Path, finished: tuple[CrossFitted, Path], suffix: str
+) -> None:
+    texts = tmp_path / "new.csv"
+    texts.write_text("id,text\nx1,great lovely film\nx2,awful dull film\n")
+    out = tmp_path / f"said.{suffix}"
+    done = run("predict", finished[1] / "student", texts, "--out", out, "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert orjson.loads(done.stdout) | {"file": ""} == {
+        "file": "",
+        "rows": 2,
+        "left_out": 0,
+        "on_held_out_gold_rows": None,
+    }
+    rows = (
+        pq.read_table(out).to_pylist()
+        if suffix == "parquet"
+        else [orjson.loads(line) for line in out.read_bytes().splitlines()]
+    )
+    assert [(row["id"], row["class"]) for row in rows] == [("x1", "good"), ("x2", "bad")]
+    again = run("predict", finished[1] / "student", texts, "--out", out)
+    assert isinstance(again.exception, InputError)
+    assert "--overwrite would replace it" in str(again.exception)
+
+
+def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
+    folder = write_reviews(tmp_path, gold=60, pool=50)
+    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
+    done = run(
+        "distill",
+        *files,
+        "--labels",
+        folder / "labels",
+        "--out",
+        tmp_path / "run",
+        "--teacher-saw-gold",
+    )
+    assert isinstance(done.exception, InputError)
+    assert "cannot be measured on them: give --val" in str(done.exception)
