@@ -13,7 +13,7 @@ import pytest
 from noisyteacher.bench import Arm, Generation, Recipe, Row, run_recipe
 from noisyteacher.bench.bench_run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.method_sets import parse_methods
-from noisyteacher.bench.plan import PlannedStudent, cohorts, first_students
+from noisyteacher.bench.plan import PlannedStudent, cohorts, planned_students
 from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.core.errors import InputError
@@ -262,7 +262,7 @@ def test_gold_repeat_stands_in_the_row(tmp_path: Path) -> None:
 def test_cohorts_hold_students_of_one_cost_and_even_numbers() -> None:
     methods = (GoldOnly(), Consistency(None), Vanilla(), Consistency(SLaM()), SLaM())
     recipe = replace(small(), methods=methods, trials=3)
-    groups = list(cohorts(list(first_students(recipe)), 8))
+    groups = list(cohorts(list(planned_students(recipe)), 8))
     assert [len(group) for group in groups] == [5, 4, 6]
     assert [{len(s.method.views) for s in group} for group in groups] == [{1}, {1}, {2}]
     assert list(cohorts([], 8)) == []
@@ -271,7 +271,7 @@ def test_cohorts_hold_students_of_one_cost_and_even_numbers() -> None:
 def test_methods_that_differ_in_a_sign_have_files_of_their_own() -> None:
     recipe = small()
     names = {
-        PlannedStudent(Arm(), method, 0).file_name(recipe, 24)
+        PlannedStudent(recipe, 24, Arm(), method, 0).file_name
         for method in parse_methods("PolyLoss(-1.0);PolyLoss(1.0);PolyLoss(1.0, hard=True)")
     }
     assert len(names) == 3

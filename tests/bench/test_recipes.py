@@ -13,7 +13,7 @@ from made_data import write_encoder
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import FIDELITY, TEMPERATURE, parse_methods
 from noisyteacher.bench.paper_tables import detail_table
-from noisyteacher.bench.plan import first_students
+from noisyteacher.bench.plan import planned_students
 from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes import RECIPES, find_recipe, parse_model
 from noisyteacher.bench.result_lines import lines
@@ -49,11 +49,11 @@ def test_smoke(name: str, data: Path, cache: Path, tmp_path: Path) -> None:
     if SMOKED[name]:
         recipe = replace(recipe, methods=parse_methods(SMOKED[name]))
     rows = run_recipe(recipe, tmp_path, data=data, cache=cache, device="cpu", quiet=True)
-    students = list(first_students(recipe))
+    students = list(planned_students(recipe))
     floor = [row for row in rows if row.method == "LogisticRegression()"]
     assert len(floor) == recipe.logistic
     assert [row.key for row in rows[len(floor) :]] == sorted(
-        (s.key(recipe, 24) for s in students), key=lambda key: len(key[4].views)
+        (s.key for s in students), key=lambda key: len(key[4].views)
     )
     for line in (tmp_path / "results.jsonl").read_bytes().splitlines():
         stored = orjson.loads(line)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -32,112 +33,98 @@ _LONG_ENOUGH, _MOST_STEPS = 0.5, 1000
 class PlannedStudent:
     """One student to be trained, or already in the results."""
 
+    recipe: Recipe
+    labeled: int  # the size of A
     arm: Arm
     method: Method
     trial: int
     generation: int = 1
 
-    def key(self, recipe: Recipe, labeled: int) -> tuple[object, ...]:
-        """The start of its row, up to ``epochs``, as ``Row.key`` has it."""
-        training = recipe.student_training
-        return (
-            self.arm.recipe_name(recipe),
-            recipe.dataset,
-            distillation(self.method),
-            labeled,
-            named_method(repr(self.method)),  # as read from a row, also where it is only text
-            training.gold_repeat,
-            self.generation,
-            self.trial,
-            training.epochs,
-        )
+    @property
+    def row_start(self) -> dict[str, Any]:
+        """The fields of its row up to ``epochs``, which tell rows apart."""
+        training = self.recipe.student_training
+        return {
+            "recipe": self.arm.recipe_name(self.recipe),
+            "dataset": self.recipe.dataset,
+            "distillation": distillation(self.method),
+            "labeled": self.labeled,
+            "method": repr(self.method),
+            "gold_repeat": training.gold_repeat,
+            "generation": self.generation,
+            "trial": self.trial,
+            "epochs": training.epochs,
+        }
 
-    def job(
-        self, recipe: Recipe, labeled: int, problem: Problem, labels: TeacherLabels | None
-    ) -> Job:
-        """Its method fitted on V and prepared; ``problem.init`` holds the pre-trained weights."""
-        starts_pretrained = self.arm.pretrained and recipe.starts_pretrained(self.method)
-        return replace(problem, init=problem.init if starts_pretrained else None).job(
-            self.file_name(recipe, labeled),
-            self.method,
-            labels if SOFT_LABELS in self.method.needs else None,
-            # The same for all methods of a trial, so that they differ in nothing else.
-            seed=recipe.trial_seed(labeled, self.trial),
-            val_role=self.arm.val_role,
-        )
+    @property
+    def key(self) -> tuple[object, ...]:
+        """As ``Row.key`` has it, also where the method is only text there."""
+        start = self.row_start
+        return tuple((start | {"method": named_method(start["method"])}).values())
 
-    def file_name(self, recipe: Recipe, labeled: int) -> str:
+    @property
+    def seed(self) -> int:
+        """The same for all methods of a trial, so that they differ in nothing else."""
+        return self.recipe.trial_seed(self.labeled, self.trial)
+
+    @property
+    def file_name(self) -> str:
         """What its checkpoint and its curve are called."""
-        training = recipe.student_training
-        parts = [labeled, slug(self.arm.name), slug(repr(self.method)), self.trial]
+        training = self.recipe.student_training
+        parts = [self.labeled, slug(self.arm.name), slug(repr(self.method)), self.trial]
         parts += [f"{training.epochs}epochs", f"gold{training.gold_repeat}"]
         parts += [f"generation{self.generation}"] if self.generation > 1 else []
         return "_".join(str(part) for part in parts if part != "")
 
-    def row(
-        self,
-        recipe: Recipe,
-        labeled: int,
-        trained: Trained,
-        teacher_accuracy: float | None,
-        device: torch.device,
-    ) -> Row:
+    def job(self, problem: Problem, labels: TeacherLabels | None) -> Job:
+        """Its method fitted on V and prepared; ``problem.init`` holds the pre-trained weights."""
+        pretrained = self.arm.pretrained and self.recipe.starts_pretrained(self.method)
+        return replace(problem, init=problem.init if pretrained else None).job(
+            self.file_name,
+            self.method,
+            labels if SOFT_LABELS in self.method.needs else None,
+            seed=self.seed,
+            val_role=self.arm.val_role,
+        )
+
+    def row(self, trained: Trained, teacher_accuracy: float | None, device: torch.device) -> Row:
         """The results row of the finished student."""
-        history, training = trained.history, recipe.student_training
         return Row(
-            recipe=self.arm.recipe_name(recipe),
-            dataset=recipe.dataset,
-            distillation=distillation(self.method),
-            labeled=labeled,
-            method=repr(self.method),
-            gold_repeat=training.gold_repeat,
-            generation=self.generation,
-            trial=self.trial,
-            epochs=training.epochs,
+            **self.row_start,
             accuracy=asdict(trained.accuracy),
-            macro_f1=history.macro_f1,
+            macro_f1=trained.history.macro_f1,
             teacher_accuracy=teacher_accuracy,
-            curve=[asdict(record) for record in history.curve],
-            seconds=round(history.seconds, 3),
+            curve=[asdict(record) for record in trained.history.curve],
+            seconds=round(trained.history.seconds, 3),
             images_per_second=round(trained.examples_per_second, 1),
-            seeds={"recipe": recipe.seed, "trial": self.trial, "student": trained.job.seed},
+            seeds={"recipe": self.recipe.seed, "trial": self.trial, "student": self.seed},
             hardware=hardware(device),
         )
 
 
-def first_students(recipe: Recipe) -> Iterator[PlannedStudent]:
-    """Every student of the first generation."""
-    for arm in recipe.arms:
-        for method in arm.methods or recipe.methods:
+def planned_students(recipe: Recipe) -> Iterator[PlannedStudent]:
+    """Every student of a recipe, by size of A; ablations have one generation only."""
+    for labeled in recipe.labeled:
+        for arm in recipe.arms:
+            for method in arm.methods or recipe.methods:
+                for trial in range(recipe.trials):
+                    yield PlannedStudent(recipe, labeled, arm, method, trial)
+        for method in recipe.second.methods if recipe.second else ():
             for trial in range(recipe.trials):
-                yield PlannedStudent(arm, method, trial)
+                yield PlannedStudent(recipe, labeled, recipe.arms[0], method, trial, generation=2)
 
 
-def second_students(recipe: Recipe) -> Iterator[PlannedStudent]:
-    """Every student of the second generation; ablations have one generation only."""
-    for method in recipe.second.methods if recipe.second else ():
-        for trial in range(recipe.trials):
-            yield PlannedStudent(recipe.arms[0], method, trial, generation=2)
-
-
-def missing_students(recipe: Recipe, rows: Sequence[Row]) -> list[tuple[int, PlannedStudent]]:
-    """The students, with their size of A, that have no row yet."""
+def missing_students(recipe: Recipe, rows: Sequence[Row]) -> list[PlannedStudent]:
+    """The students that have no row yet."""
     have = {row.key for row in rows}
-    everyone = [*first_students(recipe), *second_students(recipe)]
-    return [
-        (size, s) for size in recipe.labeled for s in everyone if s.key(recipe, size) not in have
-    ]
+    return [student for student in planned_students(recipe) if student.key not in have]
 
 
 def stopped_students(recipe: Recipe, rows: Sequence[Row], folder: Path) -> dict[str, str]:
     """Those that never get a row, by the names of their checkpoints, and what stopped them."""
-    stopped = {}
-    for labeled, student in missing_students(recipe, rows):
-        name = student.file_name(recipe, labeled)
-        history = read_history(checkpoint_path(folder, name))
-        if history is not None and history.failed is not None:
-            stopped[name] = history.failed
-    return stopped
+    names = [student.file_name for student in missing_students(recipe, rows)]
+    found = {name: read_history(checkpoint_path(folder, name)) for name in names}
+    return {name: h.failed for name, h in found.items() if h is not None and h.failed is not None}
 
 
 def cohorts(students: Sequence[PlannedStudent], size: int) -> Iterator[list[PlannedStudent]]:
@@ -195,18 +182,83 @@ class RunPlan:
         return {**asdict(self), "seconds": self.seconds}
 
 
+def make_plan(recipe: Recipe, out: str | Path, options: RunOptions) -> RunPlan:
+    """Read the data, time a few steps, and count; nothing is written."""
+    with open_run(recipe, out, options) as run:
+        estimate = _Estimate(run)
+        missing = missing_students(run.recipe, run.rows())
+        done = len(list(planned_students(run.recipe))) - len(missing)
+        stages: list[Stage] = []
+        for labeled in recipe.labeled:
+            todo = [student for student in missing if student.labeled == labeled]
+            if todo:
+                stages += [*estimate.gold_stages(labeled), *estimate.stages(labeled, todo)]
+        source = (
+            f"a few training steps of each model, timed just now on {hardware(run.device)}; rows "
+            "that a method drops and the time to start are not known"
+        )
+        return RunPlan(recipe.name, tuple(stages), done, source)
+
+
+_Training: TypeAlias = tuple[ModelSpec, TrainData, TrainConfig]
+
+
 @dataclass
-class _Timer:
-    """Training examples per second of a model on this device, timed once each."""
+class _Estimate:
+    """The stages of a run, with the rate of each model timed once on this device."""
 
     run: BenchRun
     rates: dict[tuple[ModelSpec, int], float] = field(default_factory=dict)
 
-    def rate(self, model: ModelSpec, data: TrainData, config: TrainConfig, side: int) -> float:
-        """Of ``side`` students together, one pass per step."""
-        if (model, side) not in self.rates:
-            self.rates[model, side] = self._time(model, data, config, side)
-        return self.rates[model, side]
+    def gold_stages(self, labeled: int) -> Iterator[Stage]:
+        run, recipe = self.run, self.run.recipe
+        # One teacher with rows of its own serves all sizes.
+        first = not recipe.outside or labeled == recipe.labeled[0]
+        if run.given_labels is None and first and not run.labels_path(labeled).exists():
+            teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
+            what = "teacher" if recipe.outside else "teacher on A"
+            yield self._stage(labeled, what, teacher, 1, recipe.outside or labeled)
+        names = pretrained_names(recipe, labeled, recipe.trials)
+        count = sum(not checkpoint_path(run.folder, name).exists() for name in set(names))
+        if recipe.pretraining is not None and recipe.uses_pretraining and count:
+            pretrained = (recipe.student, run.data, recipe.pretraining)
+            yield self._stage(labeled, "student on A", pretrained, count, labeled)
+
+    def stages(self, labeled: int, todo: Sequence[PlannedStudent]) -> Iterator[Stage]:
+        run, recipe = self.run, self.run.recipe
+        whole = len(run.dataset) - recipe.selection
+        rows = whole if recipe.pool is None else recipe.pool + labeled
+        student = (recipe.student, run.data, recipe.student_training)
+        trials = {s.trial for s in todo if s.generation == 2}
+        if recipe.second is not None and trials:
+            count, passes = recipe.second.students * len(trials), len(recipe.second.first.views)
+            what = "students whose labels the second generation learns"
+            yield self._stage(labeled, what, student, count, rows, passes)
+        for generation, passes in product((1, 2), (1, 2)):
+            alike = [s for s in todo if (s.generation, len(s.method.views)) == (generation, passes)]
+            if alike:
+                what = "; ".join(dict.fromkeys(repr(s.method) for s in alike))
+                what += ", generation 2" if generation == 2 else ""
+                yield self._stage(labeled, what, student, len(alike), rows, passes)
+
+    def _stage(
+        self, labeled: int, what: str, training: _Training, count: int, rows: int, passes: int = 1
+    ) -> Stage:
+        run, config = self.run, training[2]
+        steps = config.epochs * (config.steps_per_epoch or -(-rows // config.batch_size))
+        looks = -(-config.epochs // config.eval_every) * (
+            len(run.dataset.test_y) + run.recipe.selection
+        )
+        examples = count * (passes * steps * config.batch_size + _LOOK * looks)
+        rate = self._rate(training, min(count, run.cohort))
+        return Stage(labeled, what, count, steps, passes, round(examples / rate, 1))
+
+    def _rate(self, training: _Training, side: int) -> float:
+        """Training examples per second of ``side`` students together, one pass per step."""
+        key = (training[0], side)
+        if key not in self.rates:
+            self.rates[key] = self._time(*training, side)
+        return self.rates[key]
 
     def _time(self, model: ModelSpec, data: TrainData, config: TrainConfig, side: int) -> float:
         rows, none = np.flatnonzero(self.run.dataset.y >= 0)[:4096], np.empty(0, np.int64)
@@ -225,89 +277,3 @@ class _Timer:
             examples = sum(student.history.examples for student in done)
             steps *= 4
         return examples / max(seconds, 1e-9)
-
-
-def make_plan(recipe: Recipe, out: str | Path, options: RunOptions) -> RunPlan:
-    """Read the data, time a few steps, and count; nothing is written."""
-    with open_run(recipe, out, options) as run:
-        timer = _Timer(run)
-        missing = missing_students(run.recipe, run.rows())
-        everyone = [*first_students(run.recipe), *second_students(run.recipe)]
-        done = len(everyone) * len(recipe.labeled) - len(missing)
-        stages: list[Stage] = []
-        for labeled in recipe.labeled:
-            todo = [student for size, student in missing if size == labeled]
-            if todo:
-                stages += [*_gold_stages(run, timer, labeled), *_stages(run, timer, labeled, todo)]
-        source = (
-            f"a few training steps of each model, timed just now on {hardware(run.device)}; rows "
-            "that a method drops and the time to start are not known"
-        )
-        return RunPlan(recipe.name, tuple(stages), done, source)
-
-
-def _gold_stages(run: BenchRun, timer: _Timer, labeled: int) -> Iterator[Stage]:
-    recipe = run.recipe
-    # One teacher with rows of its own serves all sizes.
-    first = not recipe.outside or labeled == recipe.labeled[0]
-    if run.given_labels is None and first and not run.labels_path(labeled).exists():
-        teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
-        what, rows = ("teacher", recipe.outside) if recipe.outside else ("teacher on A", labeled)
-        yield _stage(run, timer, labeled, what, *teacher, count=1, rows=rows)
-    names = pretrained_names(recipe, labeled, recipe.trials)
-    count = sum(not checkpoint_path(run.folder, name).exists() for name in set(names))
-    if recipe.pretraining is not None and recipe.uses_pretraining and count:
-        pretrained = (recipe.student, run.data, recipe.pretraining)
-        yield _stage(run, timer, labeled, "student on A", *pretrained, count=count, rows=labeled)
-
-
-def _stages(
-    run: BenchRun, timer: _Timer, labeled: int, todo: Sequence[PlannedStudent]
-) -> Iterator[Stage]:
-    recipe = run.recipe
-    whole = len(run.dataset) - recipe.selection
-    rows = whole if recipe.pool is None else recipe.pool + labeled
-    student = (recipe.student, run.data, recipe.student_training)
-    trials = {s.trial for s in todo if s.generation == 2}
-    if recipe.second is not None and trials:
-        count, passes = recipe.second.students * len(trials), len(recipe.second.first.views)
-        what = "students whose labels the second generation learns"
-        yield _stage(run, timer, labeled, what, *student, count=count, rows=rows, passes=passes)
-    for generation in (1, 2):
-        for passes in (1, 2):
-            alike = [s for s in todo if (s.generation, len(s.method.views)) == (generation, passes)]
-            if alike:
-                names = dict.fromkeys(repr(s.method) for s in alike)
-                later = ", generation 2" if generation == 2 else ""
-                yield _stage(
-                    run,
-                    timer,
-                    labeled,
-                    "; ".join(names) + later,
-                    *student,
-                    count=len(alike),
-                    rows=rows,
-                    passes=passes,
-                )
-
-
-def _stage(
-    run: BenchRun,
-    timer: _Timer,
-    labeled: int,
-    what: str,
-    model: ModelSpec,
-    data: TrainData,
-    config: TrainConfig,
-    count: int,
-    rows: int,
-    passes: int = 1,
-) -> Stage:
-    per_epoch = config.steps_per_epoch or -(-rows // config.batch_size)
-    steps = config.epochs * per_epoch
-    looks = -(-config.epochs // config.eval_every) * (
-        len(run.dataset.test_y) + run.recipe.selection
-    )
-    examples = count * (passes * steps * config.batch_size + _LOOK * looks)
-    rate = timer.rate(model, data, config, min(count, run.cohort))
-    return Stage(labeled, what, count, steps, passes, round(examples / rate, 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,28 +23,27 @@ from noisyteacher.auditing import audit
 from noisyteacher.bench.bench_run import BenchRun, RunOptions, claim_folder, open_run
 from noisyteacher.bench.figures import draw_alpha_curve
 from noisyteacher.bench.plan import PlannedStudent, cohorts, missing_students
-from noisyteacher.bench.recipe import LOGISTIC, Recipe
+from noisyteacher.bench.recipe import LOGISTIC, Arm, Recipe
 from noisyteacher.bench.teacher import StartingPoint, make_starting_point, second_generation_labels
 from noisyteacher.choose.floor import STRENGTHS, FeatureMatrix, feature_matrix, fit_floor
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.files import slug, write_atomic
 from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import SOFT_LABELS, Method
+from noisyteacher.methods import GoldOnly
 from noisyteacher.models import CustomModel
-from noisyteacher.runs import Row, named_method
+from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import (
-    Comparison,
     Predictions,
+    compare,
     count_confusions,
-    find_examples,
     sample_rows,
 )
 from noisyteacher.runs.folder import AUDITS
-from noisyteacher.train import EpochRecord, Job, TrainData, Trained, check_model
+from noisyteacher.train import Job, TrainData, Trained, check_model
 from noisyteacher.train.predict import label
 
 
@@ -98,10 +97,9 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     if recipe.logistic and run.leads:
         _write_logistic_rows(run, labeled)
     missing = missing_students(replace(recipe, labeled=(labeled,)), run.rows())
-    first = [s for _, s in missing if s.generation == 1]
-    second = [s for _, s in missing if s.generation == 2]
     if not missing:
         return True
+    first, second = ([s for s in missing if s.generation == g] for g in (1, 2))
     splits = [run.split(labeled, trial) for trial in range(recipe.trials)]
     start = make_starting_point(run, labeled, splits)
     if start is None:
@@ -135,8 +133,6 @@ def _train_students(
         # Prepared here and not earlier: the columns of many students fill the memory.
         jobs = [
             s.job(
-                recipe,
-                labeled,
                 run.problem(splits[s.trial], recipe.student, run.data, start.inits[s.trial]),
                 labels_for(s),
             )
@@ -146,10 +142,9 @@ def _train_students(
         done = run.train(jobs, group[0].arm.training(recipe))
         for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
-                _save_predictions(run, student, labeled, trained)
-                run.run_folder.append(
-                    student.row(recipe, labeled, trained, start.teacher_accuracy, run.device)
-                )
+                row = student.row(trained, start.teacher_accuracy, run.device)
+                _save_predictions(run, row, trained)
+                run.run_folder.append(row)
         if run.leads:
             _save_comparison(run)
         # The engine stops before an epoch that would end too late: what is left helps nobody.
@@ -179,56 +174,38 @@ def _write_logistic_rows(run: BenchRun, labeled: int) -> None:
 
     The ``epochs`` of its rows are those of its rivals; its curve has a point for each strength.
     """
-    training = run.recipe.student_training
-    have = {
-        (row.labeled, row.trial, row.epochs, row.gold_repeat)
-        for row in run.run_folder.rows()
-        if (row.method, row.recipe) == (LOGISTIC, run.recipe.name)
-    }
+    have = {row.key for row in run.run_folder.rows()}
     for trial in range(run.recipe.trials):
-        if (labeled, trial, training.epochs, training.gold_repeat) not in have:
-            run.run_folder.append(_logistic_row(run, labeled, trial))
+        rival = PlannedStudent(run.recipe, labeled, Arm(), GoldOnly(), trial)
+        if tuple((rival.row_start | {"method": LOGISTIC}).values()) not in have:
+            run.run_folder.append(_logistic_row(run, rival))
 
 
-def _logistic_row(run: BenchRun, labeled: int, trial: int) -> Row:
+def _logistic_row(run: BenchRun, rival: PlannedStudent) -> Row:
     began = time.monotonic()
-    recipe, parts = run.recipe, run.split(labeled, trial)
-    y, test_y = run.dataset.y, np.asarray(run.dataset.test_y)
+    parts, test_y = run.split(rival.labeled, rival.trial), np.asarray(run.dataset.test_y)
     x, test_x = _feature_matrices(run.data)
-    known = np.concatenate([parts.gold, parts.val])
+    y, known = run.dataset.y, np.concatenate([parts.gold, parts.val])
     floor = fit_floor(x[known], y[known], x[parts.selection], y[parts.selection])
     said = [model.predict(test_x) for model in floor.models]
     curve = []
     for i, model in enumerate(floor.models):
         tested = 100 * float(np.mean(said[i] == test_y))
         loss = _mean_loss(model, x[known], y[known])
-        curve.append(EpochRecord(i + 1, loss, floor.selection[i], tested))
-    seconds, training = time.monotonic() - began, recipe.student_training
+        curve.append(
+            {"epoch": i + 1, "loss": loss, "selection": floor.selection[i], "test": tested}
+        )
+    seconds, best = time.monotonic() - began, curve[floor.best]["test"]
+    start = rival.row_start | {"method": LOGISTIC}
     return Row(
-        recipe=recipe.name,
-        dataset=recipe.dataset,
-        distillation=None,
-        labeled=labeled,
-        method=LOGISTIC,
-        gold_repeat=training.gold_repeat,
-        generation=1,
-        trial=trial,
-        epochs=training.epochs,
-        accuracy={
-            "last": curve[floor.best].test,
-            "selected": curve[floor.best].test,
-            "best_test": max(point.test for point in curve if point.test is not None),
-        },
+        **start,
+        accuracy={"last": best, "selected": best, "best_test": max(p["test"] for p in curve)},
         macro_f1=100 * float(f1_score(test_y, said[floor.best], average="macro", zero_division=0)),
         teacher_accuracy=None,
-        curve=[asdict(point) for point in curve],
+        curve=curve,
         seconds=round(seconds, 3),
         images_per_second=round(len(known) * len(STRENGTHS) / max(seconds, 1e-9), 1),
-        seeds={
-            "recipe": recipe.seed,
-            "trial": trial,
-            "student": recipe.trial_seed(labeled, trial),
-        },
+        seeds={"recipe": run.recipe.seed, "trial": rival.trial, "student": rival.seed},
         hardware=hardware("cpu"),
     )
 
@@ -278,18 +255,16 @@ def _save_audit(run: BenchRun, labeled: int, labels: TeacherLabels, parts: Split
     write_atomic(path, orjson.dumps(found.to_dict()))
 
 
-def _predictions_path(run: BenchRun, student: PlannedStudent, labeled: int) -> Path:
-    return run.folder / "predictions" / f"{student.file_name(run.recipe, labeled)}.safetensors"
+def _predictions_path(run: BenchRun, row: Row) -> Path:
+    name = f"{row.labeled}_{slug(row.method)}_{row.epochs}epochs_gold{row.gold_repeat}"
+    return run.folder / "predictions" / f"{name}.safetensors"
 
 
-def _save_predictions(
-    run: BenchRun, student: PlannedStudent, labeled: int, trained: Trained
-) -> None:
+def _save_predictions(run: BenchRun, row: Row, trained: Trained) -> None:
     """What a student that the page may show predicts for a sample of the pool."""
-    shown = PlannedStudent(run.recipe.arms[0], student.method, trial=0)
-    if student != shown or SOFT_LABELS not in student.method.needs:
+    if not _may_be_shown(run.recipe, row):
         return
-    pool = sample_rows(run.split(labeled, trial=0).pool)
+    pool = sample_rows(run.split(row.labeled, trial=0).pool)
     found = label(
         trained.job.model,
         trained.state,
@@ -298,61 +273,56 @@ def _save_predictions(
         ids=run.dataset.ids[pool],
         device=run.device,
     )
-    Predictions.of(found.probs).save(_predictions_path(run, student, labeled))
+    Predictions.of(found.probs).save(_predictions_path(run, row))
 
 
 def _save_comparison(run: BenchRun) -> None:
     """The best student so far beside its teacher; only what is stored is read."""
     best = _best_row(run.recipe, run.run_folder.rows())
-    if best is None:
+    if best is None or not (predictions := _predictions_path(run, best)).exists():
         return
-    method, labeled, dataset = named_method(best.method), best.labeled, run.dataset
-    assert isinstance(method, Method)
-    student = PlannedStudent(run.recipe.arms[0], method, trial=0)
-    stored = run.labels_path(labeled)
+    labeled, dataset, stored = best.labeled, run.dataset, run.labels_path(best.labeled)
     labels = TeacherLabels.open(stored, extras=()) if stored.exists() else run.given_labels
-    predictions = _predictions_path(run, student, labeled)
-    if labels is None or not predictions.exists():
+    if labels is None:
         return
     pool = sample_rows(run.split(labeled, trial=0).pool)
     ids, truth = dataset.ids[pool], dataset.y[pool]
-    said, answers = Predictions.of(labels.take(ids).probs), Predictions.load(predictions)
-    inputs, shape = take_rows(dataset.inputs, pool), run.options.picture_shape
-    disagreements, examples = find_examples(
-        ids, inputs, said, answers, dataset.classes, truth, shape
-    )
+    teacher, student = Predictions.of(labels.take(ids).probs), Predictions.load(predictions)
     where = f"the pool, {labeled} gold labels in A"
-    Comparison(
-        student=best.method,
-        classes=list(dataset.classes),
-        rows_of=where,
-        rows=len(pool),
-        disagreements=disagreements,
-        confusions=[
-            count_confusions("teacher", where, truth, said.top),
-            count_confusions("student", where, truth, answers.top),
+    compare(
+        best.method,
+        where,
+        ids,
+        take_rows(dataset.inputs, pool),
+        teacher,
+        student,
+        dataset.classes,
+        [
+            count_confusions("teacher", where, truth, teacher.top),
+            count_confusions("student", where, truth, student.top),
         ],
-        examples=examples,
+        truth,
+        run.options.picture_shape,
     ).save(run.folder)
 
 
-def _best_row(recipe: Recipe, rows: Sequence[Row]) -> Row | None:
-    """The first trial's best student of a teacher, as S judges, at the last size that has one."""
+def _may_be_shown(recipe: Recipe, row: Row) -> bool:
+    """Whether the page may compare this student with its teacher: the first trial's alone."""
     training, name = recipe.student_training, recipe.arms[0].recipe_name(recipe)
-    found = [
-        row
-        for row in rows
-        if (row.recipe, row.trial, row.generation) == (name, 0, 1)
+    return (
+        (row.recipe, row.trial, row.generation) == (name, 0, 1)
         and (row.epochs, row.gold_repeat) == (training.epochs, training.gold_repeat)
         and row.distillation is not None
         and row.labeled in recipe.labeled
-        and isinstance(named_method(row.method), Method)
-    ]
-    if not found:
-        return None
-    last = max(found, key=lambda row: recipe.labeled.index(row.labeled)).labeled
-    return max((row for row in found if row.labeled == last), key=_on_selection)
+    )
 
 
-def _on_selection(row: Row) -> float:
-    return max((point["selection"] or 0.0 for point in row.curve), default=0.0)
+def _best_row(recipe: Recipe, rows: Sequence[Row]) -> Row | None:
+    """The best of these on S, at the last size that has one."""
+    found = [row for row in rows if _may_be_shown(recipe, row)]
+
+    def order(row: Row) -> tuple[int, float]:
+        on_selection = max((point["selection"] or 0.0 for point in row.curve), default=0.0)
+        return recipe.labeled.index(row.labeled), on_selection
+
+    return max(found, key=order, default=None)

@@ -20,8 +20,8 @@ from noisyteacher.pipeline.task import Task
 from noisyteacher.runs.comparison import (
     Comparison,
     Predictions,
+    compare,
     count_confusions,
-    find_examples,
     sample_rows,
 )
 
@@ -159,26 +159,20 @@ def compare_with_teacher(done: Distilled) -> Comparison:
     task, parts, student = done.task, done.task.split, done.student
     pool = sample_rows(parts.pool)
     ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
-    disagreements, examples = find_examples(
+    tested = student.logits(take_rows(task.inputs, parts.selection)).argmax(1)
+    labeled = bool(task.labels.has(task.ids[parts.selection]).all())
+    judged, name = (parts.selection, "S") if labeled else (parts.val, "V")
+    by_teacher = task.labels.take(task.ids[judged]).hard
+    return compare(
+        done.best.candidate.name,
+        "the pool",
         ids,
         inputs,
         Predictions.of(task.labels.take(ids).probs),
         Predictions.of(student.predict_proba(inputs)),
         task.classes,
-    )
-    tested = student.logits(take_rows(task.inputs, parts.selection)).argmax(1)
-    labeled = bool(task.labels.has(task.ids[parts.selection]).all())
-    judged, name = (parts.selection, "S") if labeled else (parts.val, "V")
-    by_teacher = task.labels.take(task.ids[judged]).hard
-    return Comparison(
-        student=done.best.candidate.name,
-        classes=list(task.classes),
-        rows_of="the pool",
-        rows=len(pool),
-        disagreements=disagreements,
-        confusions=[
+        [
             count_confusions("teacher", name, task.y[judged], by_teacher),
             count_confusions("student", "S", task.y[parts.selection], tested),
         ],
-        examples=examples,
     )

@@ -149,6 +149,25 @@ def find_examples(
     return len(apart), examples
 
 
+def compare(
+    name: str,
+    rows_of: str,
+    ids: np.ndarray,
+    inputs: np.ndarray | Sequence[str],
+    teacher: Predictions,
+    student: Predictions,
+    classes: Sequence[str],
+    confusions: list[Confusion],
+    truth: np.ndarray | None = None,
+    picture_shape: tuple[int, int] | None = None,
+) -> Comparison:
+    """The student of this name beside its teacher, on n rows; see ``find_examples``."""
+    disagreements, examples = find_examples(
+        ids, inputs, teacher, student, classes, truth, picture_shape
+    )
+    return Comparison(name, list(classes), rows_of, len(ids), disagreements, confusions, examples)
+
+
 def _shown(value: Any, picture_shape: tuple[int, int] | None) -> dict[str, str]:
     if isinstance(value, str):
         short = value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
