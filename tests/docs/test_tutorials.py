@@ -75,8 +75,10 @@ def shown_blocks(name: str) -> list[list[str]]:
 
 def test_llm_labels_make_the_better_student_as_the_page_says() -> None:
     printed = run_page("tutorial-llm.md")
-    imported, table = shown_blocks("tutorial-llm.md")
+    imported, audited, table = shown_blocks("tutorial-llm.md")
     assert "\n".join(imported) in printed
+    lines = printed.splitlines()
+    assert all(line in lines for line in audited)
     assert "Recommendation: Consistency(inner=SLaM(k=2))" in printed
     assert "The teacher's labels were worth it: +" in printed
     found = accuracies("runs/reviews")

@@ -212,7 +212,6 @@ class EndpointTeacher:
                 reasons[reason] += 1
             else:
                 rows.add(name, mass)
-        rows.pack()
         self._check(reasons, len(names), len(rows))
         kept, probs, missing, _ = rows.take_probs(rows.take_ids())
         return TeacherLabels.from_probs(

@@ -35,6 +35,7 @@ _MOST_UNMATCHED = 0.1
 _COUNTED_ANSWERS = 10_000  # different ones
 _LONGEST_COUNTED = 80
 _SHOWN = 6
+_PACKED_ROWS = 2048  # a folder may hold one response per file
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class _Reader:
                 if line and not line.isspace():
                     self._lines += 1
                     self._read_line(line, path, number)
-            self._rows.pack()
+            self._rows.pack(_PACKED_ROWS)
             if on_block is not None:
                 on_block(sum(map(len, block.lines)), len(block.lines))
         if self._lines == before:

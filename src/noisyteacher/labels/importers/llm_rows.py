@@ -37,9 +37,9 @@ class LlmRows:
         self._names.append(name)
         self._mass += mass
 
-    def pack(self) -> None:
-        """Turn the rows added since the last time into arrays."""
-        if not self._names:
+    def pack(self, at_least: int = 1) -> None:
+        """Turn the rows added since the last time into arrays, if there are so many."""
+        if len(self._names) < at_least:
             return
         ids = clean_ids(self._names)
         if self._packed_ids and self._packed_ids[0].dtype.kind != ids.dtype.kind:
@@ -50,10 +50,11 @@ class LlmRows:
         self._names, self._mass = [], []
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self._names)
 
     def take_ids(self) -> npt.NDArray[Any]:
         """(n,) int64 or str; they are held no longer here."""
+        self.pack()
         ids = np.concatenate(self._packed_ids)
         self._packed_ids.clear()
         return ids
