@@ -179,6 +179,10 @@ NO_LABEL = {
         "Sports? No.",
         "Sports. No.",
         "Sports is wrong.",
+        "Sports, obviously not",
+        "Sports. Definitely not.",
+        "Sports: none",
+        "non-Sports",
     ],
     "ambiguous": [
         "It's World. It's Sports.",
@@ -200,6 +204,7 @@ NO_LABEL = {
         "World, Sports, Business, or Sci/Tech",
         "You sort news. Categories: World, Sports, Business.",
         "World; secondary: Business",
+        "Final answer: World\n\nWait, actually Sports",
         "Previously: World. Now: Sports",
     ],
     "off-list": [
@@ -207,7 +212,6 @@ NO_LABEL = {
         "World News",
         "Sport",
         "Worldwide",
-        "non-Sports",
         "sports-related",
         "It is sports-related.",
         "A",
@@ -227,6 +231,7 @@ NO_LABEL = {
         "Only the headline mentions Sports.",
         "I refuse to say Sports",
         "She built a career in Business.",
+        "Please provide the text. Options: Sports",
         "The author hates Sports.",
         "It is unclear whether this is Sports",
         "The article is about the World Cup.",
@@ -436,6 +441,10 @@ def test_a_class_whose_name_is_a_negation(text: str, label: int | None) -> None:
         ("The answer is no.", 1),
         ("The answer is no longer clear", None),
         ("No idea.", None),
+        ("Yes, it does.", 0),
+        ("No. The text does not say so.", 1),
+        ("No, I would say yes.", None),
+        ("Yes or no?", None),
         ("There is no clear answer", None),
         ("Yes and no", None),
     ],
@@ -443,6 +452,15 @@ def test_a_class_whose_name_is_a_negation(text: str, label: int | None) -> None:
 def test_yes_and_no_are_words_too(text: str, label: int | None) -> None:
     reading = AnswerReader(parse_classes("yes,no")).read(text)
     assert reading.classes == (() if label is None else (label,))
+
+
+def test_other_is_a_class_too() -> None:
+    reader = AnswerReader(parse_classes("Billing,Login,Other"))
+    assert reader.read("Other").classes == (2,)
+    assert reader.read("Other, because nothing fits.").classes == (2,)
+    assert reader.read("Category: Other").classes == (2,)
+    assert reader.read("Other (billing)").classes == ()
+    assert reader.read("The ticket is about billing").classes == (0,)
 
 
 def test_feelings_of_the_model_are_not_the_sentiment() -> None:

@@ -30,9 +30,9 @@ KINDS = {
 }
 REASONS = {
     "refused": 15,
-    "negated": 21,
+    "negated": 24,
     "ambiguous": 18,
-    "off-list": 42,
+    "off-list": 39,
     "cut off": 6,
     "empty answer": 6,
     "error": 6,

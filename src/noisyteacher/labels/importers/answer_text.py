@@ -26,17 +26,26 @@ from typing import Any, NamedTuple
 from noisyteacher.core.errors import InputError
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.io.spelling import NO_CLASS, Spellings, bare
-from noisyteacher.labels.importers.prose import AMBIGUOUS, OFF_LIST, Prose, word_set
+from noisyteacher.labels.importers.prose import AMBIGUOUS, OFF_LIST, Prose
+from noisyteacher.labels.importers.prose_words import RETRACTIONS, word_set
+from noisyteacher.labels.importers.stated_confidence import (
+    BESIDE,
+    CONFIDENCE_KEYS,
+    confidence_in,
+    key_words,
+    read_number,
+    stated_confidence,
+)
 
 REFUSED, EMPTY, CUT_OFF = "refused", "empty answer", "cut off"
 ANSWER_KEYS = re.findall(
     r"\w+",
     """
     label labels class classes category categories classification answer prediction predicted
-    topic sentiment intent verdict choice option output result response value tag type name
+    topic sentiment intent verdict choice option rating grade emotion genre stance severity
+    priority department output result response value tag type name
     """,
 )
-CONFIDENCE_KEYS = ("confidence", "probability", "score", "certainty", "prob", "likelihood")
 # A key with one of these tells of another class than the answer's.
 _OTHER_KEYS = word_set(
     """
@@ -82,22 +91,6 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 
-_NUMBER = r"(\d{1,3}(?:[.,]\d+)?|[.]\d+)"
-_STATED = re.compile(
-    r"[\s,;:|(\[–—-]*(?:\bwith\b|\band\b)?\s*(?:my\s+)?\*{0,2}\b"
-    r"(?:confidence|probability|certainty|likelihood|conf)\b\*{0,2}"
-    r"(?:\s+(?:score|level|rating))?\*{0,2}\s*(?:is|of|[:=~≈])?\s*\*{0,2}\s*"
-    rf"(?:{_NUMBER}\s*(%|/\s*100\b|/\s*10\b)?|(?:very\s+)?(?:high|medium|moderate|low)\b)"
-    r"\*{0,2}[)\]]?",
-    re.IGNORECASE,
-)
-_PERCENT = re.compile(
-    rf"[\s,;:|(\[–—-]*(?:\bwith\b|\b(?:i am|i'm)\b)?\s*(?:about\s+|~|≈)?{_NUMBER}\s*(%)\s*"
-    r"(?:confident|confidence|sure|certain|certainty|probability|likely|chance)\b"
-    r"(?:\s+(?:that|of))?[)\]]?",
-    re.IGNORECASE,
-)
-_BESIDE = re.compile(rf"^(.*?\S)[\s,;:=|(\[–—-]+{_NUMBER}\s*(%)?\s*[)\]]?[.!]?$", re.DOTALL)
 _QUOTED_PAIR = re.compile(r"""["']?([\w ]+?)["']?\s*:\s*(?:"([^"\n]*)"|'([^'\n]*)')""")
 
 
@@ -233,11 +226,11 @@ class AnswerReader:
         pairs = self._pairs(text)
         if pairs is not None:
             return pairs
-        rest, confidence = _stated_confidence(text)
+        rest, confidence = stated_confidence(text)
         said = self._short(rest.strip()) if rest != text and rest.strip() else None
         if said is None:
-            beside = _BESIDE.match(text)
-            number = None if beside is None else _number(beside[2], beside[3])
+            beside = BESIDE.match(text)
+            number = None if beside is None else read_number(beside[2], beside[3])
             sure = beside is not None and (beside[3] or re.match(r"[01]?[.,]\d", beside[2]))
             if beside is not None and sure and number is not None:
                 said = self._short(beside[1])
@@ -267,13 +260,16 @@ class AnswerReader:
 
     def _marked(self, text: str) -> Reading | None:
         """What stands behind "Answer:" or the like; where that is no class, there is none."""
-        found = [
-            (match[1].lower(), match[2])
+        matches = [
+            match
             for match in _MARKER.finditer(text)
             if not _OTHER_KEYS & set(match[1].lower().split())
         ]
-        if not found:
+        if not matches:
             return None
+        if RETRACTIONS & set(re.findall(r"\w+", text[matches[-1].end() :].lower())):
+            return Reading(AMBIGUOUS)
+        found = [(match[1].lower(), match[2]) for match in matches]
         final = [value for key, value in found if "final" in key]
         return _agreed([self._behind_marker(value) for value in final or [v for _, v in found]])
 
@@ -290,11 +286,11 @@ class AnswerReader:
         if len(parts) < 2:
             return None
         for part in parts:
-            beside = _BESIDE.match(part.strip())
+            beside = BESIDE.match(part.strip())
             if beside is None:
                 return None
             label = self._spellings.find(_LIST_MARK.sub("", beside[1]))
-            number = _number(beside[2], beside[3])
+            number = read_number(beside[2], beside[3])
             if label == NO_CLASS or number is None or label in found:
                 return None
             found[label] = number
@@ -341,7 +337,7 @@ class AnswerReader:
         keys = _answer_keys(given) if self._key is None else [self._key] * (self._key in given)
         if not keys and len(given) == 1:
             ((key, inner),) = given.items()
-            if isinstance(inner, dict | list) and not _OTHER_KEYS & set(_words(key)):
+            if isinstance(inner, dict | list) and not _OTHER_KEYS & set(key_words(key)):
                 return self.read_value(inner, depth + 1)
         if not keys:
             return Reading(OFF_LIST)
@@ -354,7 +350,7 @@ class AnswerReader:
             return said
         confidence = said.confidence
         if confidence is None:
-            confidence = _confidence_in(given)
+            confidence = confidence_in(given)
         return said._replace(confidence=confidence, key=said.key or keys[0])
 
     def _scores(self, scores: dict[int, Any], keys: int) -> Reading:
@@ -438,16 +434,11 @@ def _json_values(text: str) -> Iterator[Any]:
         start = text.find("{", start)
 
 
-def _words(key: str) -> list[str]:
-    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key)
-    return re.findall(r"[^\W_]+", spaced.lower())
-
-
 def _answer_keys(given: dict[str, Any]) -> list[str]:
     """The keys that may hold the answer, the likeliest first."""
     ranked = []
     for key in given:
-        words = _words(key)
+        words = key_words(key)
         ranks = [ANSWER_KEYS.index(word) for word in words if word in ANSWER_KEYS]
         told = not _OTHER_KEYS & set(words) and not set(words) & set(CONFIDENCE_KEYS)
         if ranks and told and len(words) <= 4:
@@ -457,38 +448,3 @@ def _answer_keys(given: dict[str, Any]) -> list[str]:
 
 def _is_score(value: Any) -> bool:
     return isinstance(value, bool | int | float)
-
-
-def _confidence_in(given: dict[str, Any]) -> float | None:
-    found = []
-    for key, value in given.items():
-        if set(_words(key)) & set(CONFIDENCE_KEYS):
-            if isinstance(value, str):
-                match = re.fullmatch(rf"\s*{_NUMBER}\s*(%)?\s*", value)
-                number = None if match is None else _number(match[1], match[2])
-            elif isinstance(value, int | float) and not isinstance(value, bool):
-                number = _number(f"{value:g}", None)
-            else:
-                number = None
-            found.append(number)
-    return found[0] if len(set(found)) == 1 else None
-
-
-def _stated_confidence(text: str) -> tuple[str, float | None]:
-    """The text without a stated confidence, and that as a number if it is one."""
-    found: list[float | None] = []
-    for pattern in (_PERCENT, _STATED):
-        for match in pattern.finditer(text):
-            found.append(_number(match[1], match[2]) if match[1] else None)
-        text = pattern.sub(" ", text)
-    return text, found[0] if len(set(found)) == 1 else None
-
-
-def _number(text: str, unit: str | None) -> float | None:
-    """A probability from 0 to 1; None for numbers on a scale that nobody names."""
-    number = float(text.replace(",", "."))
-    if unit:
-        number /= 10 if unit.endswith("10") else 100
-    elif 10 < number <= 100:
-        number /= 100
-    return number if 0 <= number <= 1 else None

@@ -17,6 +17,22 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from noisyteacher.io.spelling import NO_CLASS, Spellings, bare
+from noisyteacher.labels.importers.prose_words import (
+    AFTER_AS,
+    BREAKS,
+    CONDITIONS,
+    CONTRASTS,
+    DENIALS,
+    FRAME,
+    JOINING,
+    LATE_REASONS,
+    LISTS,
+    NEGATIONS,
+    NOUNS,
+    REASONS,
+    RETRACTIONS,
+    THINGS,
+)
 
 OFF_LIST = "off-list"
 NEGATED = "negated"
@@ -24,71 +40,6 @@ AMBIGUOUS = "ambiguous"
 
 _LONGEST = 4000  # characters; of longer texts only the first and the last line are looked at
 _MOST_WORDS = 40  # of a text that mentions a class without stating that it is the answer
-
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
-
-
-_NOUNS = word_set(
-    """
-    answer article category class classification comment content document email entry headline
-    item kind label message news one option output paragraph passage piece post prediction
-    report review section sentence sentiment snippet statement story tag text thread ticket
-    title tone topic type utterance verdict
-    """
-)
-_THINGS = _NOUNS - word_set("answer category class classification label section topic")
-_FRAME = _NOUNS | word_set(
-    """
-    a about according agree also an analysis appropriate are as assign assigned at based be
-    being believe belong belongs best can categorize categorized choice choose chosen classified
-    classify clear clearly closest conclude conclusion consider considered conveys correct
-    correctly could definitely describe described does evident expressed expresses expressing
-    fall falls final fit fits fitting following follows for go guess hence here i i'd i'll i've
-    identify in indeed indicates input into is it it's its labeled labelled likely looks main
-    mainly matches maybe might most mostly my obvious obviously of ok okay on only opinion
-    overall perhaps pick possibly predict predicted predominantly primarily primary probable
-    probably provided put quite rated read reads really regarded related relates result right
-    say seem seems select selected should shows simply single sounds strongly suitable surely
-    tagged that that's the then therefore these think this thus to under very we we'd we'll well
-    will with within would yes
-    """
-)
-_JOINING = frozenset(("or", "and", "both", "either", "also", "plus"))
-_NEGATIONS = word_set(
-    """
-    not no never neither nor none cannot without except excluding excluded unlike nothing hardly
-    non barely rather instead ruled unlikely rejected exclude opposite besides beyond
-    """
-)
-# Behind these a clause tells why, not what.
-_REASONS = word_set(
-    """
-    because since although though while whereas which where due despite given when regarding
-    concerning considering
-    """
-)
-# Behind these it does so only after "Sports article" or the like; behind "as" only before these.
-_LATE_REASONS = frozenset(["about", "that", "with", "for"])
-_AFTER_AS = word_set("it its the this that there they he she")
-_CONDITIONS = frozenset(("if", "unless", "whether"))
-_BREAKS = word_set("but so therefore thus hence however yet")
-_RETRACTIONS = word_set(
-    """
-    wrong incorrect incorrectly mistaken mistake kidding wait scratch correction retract
-    """
-)
-_CONTRASTS = _RETRACTIONS | word_set(
-    """
-    but however although though despite mention mentions mentioned mentioning word words appears
-    only unless if whether or and versus vs than between example instance such like other
-    another unclear unsure uncertain ambiguous unknown difficult hard impossible unable
-    determine refuse refuses decline declines avoid avoids lacks fails stop ignore
-    """
-)
-_DENIALS = frozenset(("no", "nope", "nah", "false", "not", "never", "not really", "no way"))
 # "Not only Sports" and "anything but Sports" say neither yes nor no to a clause.
 _PARTIAL = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily|simply)\b"
@@ -102,7 +53,7 @@ _LIST_MARKS = re.compile(r"^[ \t]*(?:\d+[.)]|[-*•>#]+)[ \t]+", re.MULTILINE)
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*[+#]*")
 _SENTENCE_END = re.compile(r"[.!?\n]")
-_CLAUSE_END = re.compile(r"[.!?\n,;:—–()\[\]{}|=→⇒>]|\s[-]+\s|^\s*-")
+_CLAUSE_END = re.compile(r"[.!?\n,;:—–()\[\]{}|=→⇒>]|\s-+\s")
 _LIST_GAP = re.compile(r"[\s,/&|;+*•\"'`“”‘’]*\Z")
 _LIST_SIGN = re.compile(r"[,/&|;+\n]")
 
@@ -147,7 +98,7 @@ class Prose:
 
     def __init__(self, spellings: Spellings) -> None:
         self._spellings = spellings
-        self._common = _FRAME | _JOINING | _NEGATIONS | _REASONS | _CONTRASTS | _BREAKS
+        self._common = FRAME | JOINING | NEGATIONS | REASONS | CONTRASTS | BREAKS
 
     def read(self, text: str) -> Said:
         """The classes that the text names."""
@@ -159,7 +110,7 @@ class Prose:
                 return Said((), OFF_LIST)
         units = list(self._units(text))
         if all(unit.label == NO_CLASS for unit in units):
-            return Said((), OFF_LIST)
+            return self._leading_word(text)
         line = self._line_of_its_own(text)
         if line is not None:
             return line
@@ -167,8 +118,18 @@ class Prose:
             return Said((), AMBIGUOUS)
         return self._sort(text, units).result()
 
+    def _leading_word(self, text: str) -> Said:
+        """A class called by a common word, if the text begins with it: "Yes, because ..."."""
+        lead = re.match(r"([^,.:;!?\n—–]+)[,.:!\n—–]", text.strip())
+        label = NO_CLASS if lead is None else self._spellings.find(lead[1])
+        words = _WORD.findall(text.lower())
+        others = {self._spellings.find(word) for word in words} - {label, NO_CLASS}
+        if lead is None or label == NO_CLASS or others or RETRACTIONS & set(words) or "?" in text:
+            return Said((), OFF_LIST)
+        return Said((label,), words=lead[1])
+
     def _sort(self, text: str, units: list[_Unit]) -> _Reading:
-        return _Reading(list(_clauses(units, text)), text, self._spellings.names)
+        return _Reading(list(_clauses(units, text)), text, self._spellings)
 
     def _units(self, text: str) -> Iterator[_Unit]:
         words = list(_WORD.finditer(text))
@@ -234,8 +195,8 @@ def _clauses(units: list[_Unit], text: str) -> Iterator[_Clause]:
             yield clause
             clause = _Clause(aside=clause.aside)
         if opens:
-            clause.aside |= unit.text in _REASONS or unit.text in _LATE_REASONS or unit.text == "as"
-            clause.after_break = unit.text in _BREAKS
+            clause.aside |= unit.text in REASONS or unit.text in LATE_REASONS or unit.text == "as"
+            clause.after_break = unit.text in BREAKS
         clause.units.append(unit)
         until = units[number + 1].start if number + 1 < len(units) else len(text)
         gap = text[unit.end : until]
@@ -250,7 +211,7 @@ def _clauses(units: list[_Unit], text: str) -> Iterator[_Clause]:
 
 def _opens(word: str, following: _Unit | None, clause: _Clause) -> bool:
     """Whether a word begins a new clause."""
-    if word in _BREAKS or word in _REASONS or word in ("rather", "instead"):
+    if word in BREAKS or word in REASONS or word in ("rather", "instead"):
         return True
     if not clause.named or following is None:
         return False
@@ -258,26 +219,26 @@ def _opens(word: str, following: _Unit | None, clause: _Clause) -> bool:
         last = clause.units[-1]
         return following.label != NO_CLASS and (last.label != NO_CLASS or last.text == "and")
     if word == "as":
-        return following.text in _AFTER_AS
-    return word in _LATE_REASONS and clause.units[-1].text in _NOUNS
+        return following.text in AFTER_AS
+    return word in LATE_REASONS and clause.units[-1].text in NOUNS
 
 
 class _Reading:
     """What the clauses of a text assert, deny and mention."""
 
-    def __init__(self, clauses: list[_Clause], text: str, names: tuple[str, ...]) -> None:
+    def __init__(self, clauses: list[_Clause], text: str, spellings: Spellings) -> None:
         self.asserted: dict[int, str] = {}
         self.denied: set[int] = set()
         self.mentioned: set[int] = set()
         self.retracted = self._asked = False
-        self._text, self._names = text, names
+        self._text, self._names, self._spellings = text, spellings.names, spellings
         self._clauses = clauses
         self._quiet = True  # whether no clause so far tells anything but classes
         self._listed = True  # whether nothing but lists of classes stands between the classes
         denying = False
         for number, clause in enumerate(clauses):
             denying = self._take(clause, denying, number)
-            known = _FRAME | _JOINING | _BREAKS | _NEGATIONS
+            known = FRAME | JOINING | BREAKS | NEGATIONS
             silent = all(word in known or word.endswith("n't") for word in clause.words)
             self._quiet &= silent or clause.aside
 
@@ -285,13 +246,16 @@ class _Reading:
         """Sort the classes of a clause; whether it denies them, so that a list may go on."""
         words, named = clause.words, clause.named
         labels = {unit.label for unit in named}
-        negated = any(word in _NEGATIONS or word.endswith("n't") for word in words)
+        negated = any(word in NEGATIONS or word.endswith("n't") for word in words)
         if not named:
-            said = " ".join(words)
-            self.retracted |= said in _DENIALS or bool(_RETRACTIONS & set(words))
+            # "Obviously not" takes back what was said; "it does not mention politics" does not.
+            back = negated and all(word in FRAME or word in NEGATIONS for word in words)
+            self.retracted |= back or " ".join(words) in DENIALS
+            self.retracted |= bool(RETRACTIONS & set(words))
+            self.mentioned |= {label for label in (self._find(clause),) if label != NO_CLASS}
             return False if clause.after_break or not negated else denying
         # "Not Sports, World or Business" denies all three.
-        starts_with_class = clause.units[0].label != NO_CLASS or clause.units[0].text in _JOINING
+        starts_with_class = clause.units[0].label != NO_CLASS or clause.units[0].text in JOINING
         if negated or (denying and starts_with_class and not clause.after_break):
             if clause.aside and not negated:
                 return False
@@ -307,23 +271,29 @@ class _Reading:
             self._note_gap(clause, number)
         else:
             self.mentioned |= labels
-            self.retracted |= bool(_RETRACTIONS & set(words))
+            self.retracted |= bool(RETRACTIONS & set(words))
             self._asked |= "?" in clause.gap
         return False
+
+    def _find(self, clause: _Clause) -> int:
+        """The class that is called by a word such as "Other", if a clause is that word alone."""
+        return self._spellings.find(self._text[clause.units[0].start : clause.units[-1].end])
 
     def _states(self, clause: _Clause, number: int) -> bool:
         """Whether a clause asserts the classes that it mentions."""
         words, later = clause.words, self._clauses[number + 1 :]
         earlier = self._clauses[number - 1] if number else None
-        if not all(word in _FRAME or word in _JOINING or word in _BREAKS for word in words):
+        if not all(word in FRAME or word in JOINING or word in BREAKS for word in words):
             return False
         if "?" in clause.gap or self._attached(clause.named) or not self._joins(clause):
             return False
-        if later and _CONDITIONS & set(later[0].words) and not _SENTENCE_END.search(clause.gap):
+        if later and CONDITIONS & set(later[0].words) and not _SENTENCE_END.search(clause.gap):
             return False
-        if earlier and _CONDITIONS & set(earlier.words) and not _SENTENCE_END.search(earlier.gap):
+        if earlier and CONDITIONS & set(earlier.words) and not _SENTENCE_END.search(earlier.gap):
             return False
-        if words and all(word in _THINGS for word in words):
+        if earlier and earlier.units[-1].text in LISTS:
+            return False
+        if words and all(word in THINGS for word in words):
             return False  # "World News" may be another class
         # A class alone within a tale may be a part of it, as in 'the title is "Oil: Business"'.
         if not words and later and not self._quiet:
@@ -336,7 +306,7 @@ class _Reading:
         place = clause.units.index(unit)
         before = clause.units[place - 1].text if place else ""
         after = clause.units[place + 1].text if place + 1 < len(clause.units) else ""
-        return before == "the" and after not in _NOUNS
+        return before == "the" and after not in NOUNS
 
     def _attached(self, named: list[_Unit]) -> bool:
         """Whether a class is a part of a word with hyphens, as in "sports-related"."""
@@ -356,7 +326,7 @@ class _Reading:
         named = clause.named
         for one, other in itertools.pairwise(named):
             inside = [u for u in clause.units if one.end <= u.start < other.start]
-            if not all(unit.text in _JOINING for unit in inside):
+            if not all(unit.text in JOINING for unit in inside):
                 return False
             if not inside and not _LIST_SIGN.search(self._text[one.end : other.start]):
                 return False
@@ -407,7 +377,7 @@ class _Reading:
             return Said((), AMBIGUOUS)
         units = [unit for clause in self._clauses for unit in clause.units]
         words = {unit.text for unit in units if unit.label == NO_CLASS}
-        doubts = _CONTRASTS | _NEGATIONS | _CONDITIONS
+        doubts = CONTRASTS | NEGATIONS | CONDITIONS
         doubtful = words & doubts or any(word.endswith("n't") for word in words)
         places = [number for number, unit in enumerate(units) if unit.label != NO_CLASS]
         if doubtful or len(places) != 1 or len(units) > _MOST_WORDS or "?" in self._text:
@@ -427,7 +397,7 @@ class _Reading:
         if after is not None and _CLAUSE_END.search(self._text[unit.end : after.start]):
             after = None
         placed = before.text in ("under", "into", "as", "it")
-        if not placed and (after is None or after.text not in _NOUNS - _THINGS):
+        if not placed and (after is None or after.text not in NOUNS - THINGS):
             return False
         capitals = [self._text[other.start].isupper() for other in (before, after) if other]
         gap = self._text[before.end : unit.start]
