@@ -39,6 +39,7 @@ _LEAST_MASS = 1e-6
 _MOST_MASS = 1.01  # log-probabilities are printed rounded
 _LONGEST_REMEMBERED = 100  # characters; longer answers hardly repeat
 _NOTHING = Reading(OFF_LIST)
+_FROM_TEXT = frozenset(("class", "JSON", "prose", "marked", "choice"))  # their shares sum to 1
 _NO_SHARES = Shares([], NO_CLASS)
 
 # What a line that is not a response does to code that expects one.
@@ -82,7 +83,7 @@ class LineReader:
             what = f"{type(error).__name__}: {error}"
             raise BadLineError(f"is not a response of a known shape ({what})") from None
         response, mass, rule, _ = label
-        if mass is None:
+        if mass is None or rule in _FROM_TEXT:
             return label
         total = sum(mass)
         if _LEAST_MASS <= total <= _MOST_MASS:

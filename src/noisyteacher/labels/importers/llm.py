@@ -160,8 +160,7 @@ class _Reader:
         self._listed = listed
         self._rows = LlmRows(len(names))
         self._models: set[str] = set()
-        self._named: set[int] = set()
-        self._rules: Counter[str] = Counter()
+        self._told: Counter[tuple[str, tuple[int, ...]]] = Counter()  # rules and classes named
         self._rejected: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
         self._lines = self._bad = self._off_list = 0
@@ -197,8 +196,7 @@ class _Reader:
         self._rows.add(name, mass)
         self._models.add(response.model)
         if named:
-            self._named.update(named)
-            self._rules[rule] += 1
+            self._told[rule, named] += 1
         else:
             self._off_list += 1
             self._listed.add(name, path, number, rule, response.samples[0].text, kept=True)
@@ -240,7 +238,11 @@ class _Reader:
         if settings.teacher is None:
             models = " + ".join(sorted(filter(None, self._models)))
             settings = replace(settings, teacher=models or None)
-        silent = [name for number, name in enumerate(self._names) if number not in self._named]
+        named = {number for _, numbers in self._told for number in numbers}
+        silent = [name for number, name in enumerate(self._names) if number not in named]
+        rules: Counter[str] = Counter()
+        for (rule, _), count in self._told.items():
+            rules[rule] += count
         return LlmImport(
             labels=settings.make(ids, probs, self._names, where=where, missing=missing),
             lines=self._lines,
@@ -248,7 +250,7 @@ class _Reader:
             bad=self._bad,
             off_list=self._off_list,
             never_named=tuple(silent),
-            rules=dict(self._rules.most_common()),
+            rules=dict(rules.most_common()),
             unmatched=self.unmatched(),
             repeated=repeated,
         )
@@ -269,7 +271,7 @@ class _Reader:
     def why_too_few(self) -> str:
         """What to tell if too many answers name no class; errors and refusals do not count."""
         lost = sum(n for reason, n in self._rejected.items() if reason not in (ERROR, REFUSED))
-        answers = lost + sum(self._rules.values()) + self._off_list
+        answers = lost + sum(self._told.values()) + self._off_list
         if lost <= _MOST_UNMATCHED * answers:
             return ""
         common = ", ".join(f"{t!r} ({n})" for t, n in list(self.unmatched().items())[:_SHOWN])
