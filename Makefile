@@ -33,6 +33,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/store.py --csv benchmarks/store.csv
 	$(BIN)/python benchmarks/noise.py --csv benchmarks/noise.csv
+	$(BIN)/python benchmarks/solver.py --csv benchmarks/solver.csv
 	$(BIN)/python benchmarks/engine.py --device cpu --csv benchmarks/engine-cpu.csv
 	$(BIN)/python benchmarks/methods.py --device cpu --csv benchmarks/methods-cpu.csv
 	$(BIN)/python benchmarks/audit.py --csv benchmarks/audit.csv
