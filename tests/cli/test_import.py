@@ -303,7 +303,7 @@ def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
     result = run(FIXTURES / "plain.jsonl", *NEWS, "--out", tmp_path / "labels")
     assert result.stdout.splitlines()[2:] == [
         "understood: 6 by class, 2 by JSON, 1 by prose",
-        "no log-probabilities: hard labels, so trust is measured per predicted class",
+        "no log-probabilities: labels without a stated confidence are hard",
         "1 ids have several answers; their shares count",
         "missing mass: 0.000 on average, above 0.5 in 0 rows (0.0%)",
         "1 of 10 lines have no label: 1 error",

@@ -300,7 +300,7 @@ def _in_words(summary: dict[str, Any]) -> str:
     rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
     lines.append(f"understood: {rules}" if rules else "no answer names a class by its text")
     if "logprobs" not in summary["understood"]:
-        lines.append("no log-probabilities: hard labels, so trust is measured per predicted class")
+        lines.append("no log-probabilities: labels without a stated confidence are hard")
     if summary["several_answers"]:
         lines.append(f"{summary['several_answers']} ids have several answers; their shares count")
     above = summary["missing_above_half"]

@@ -14,8 +14,9 @@ from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelLike
 from noisyteacher.pipeline.defaults import AUTO
-from noisyteacher.pipeline.distillation import DistillSettings, run_distill
+from noisyteacher.pipeline.distillation import run_distill
 from noisyteacher.pipeline.distilled import Distilled
+from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import ExampleSets, Task, make_task

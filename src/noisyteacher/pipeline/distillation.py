@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import orjson
 import torch
 
-from noisyteacher.auditing import Audit, audit
-from noisyteacher.choose.decision import METRICS
 from noisyteacher.choose.floor import FeatureMatrix, as_network, feature_matrix, fit_floor
-from noisyteacher.choose.linear_choice import FOLDS
 from noisyteacher.core.errors import InputError, warn
-from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import choose_device, hardware
-from noisyteacher.data import Featurizer, Tfidf
-from noisyteacher.data.dataset import Kind, take_rows
+from noisyteacher.data import Tfidf
+from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.input_format import InputFormat, RawInputs, fit_format
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import EXTRAS, Method, check_store
-from noisyteacher.models import ModelLike, ModelSpec, TextEncoder
+from noisyteacher.methods import EXTRAS, check_store
+from noisyteacher.models import ModelSpec, TextEncoder
 from noisyteacher.pipeline.candidates import (
     Candidate,
     Outcome,
@@ -36,27 +30,24 @@ from noisyteacher.pipeline.candidates import (
     training_groups,
 )
 from noisyteacher.pipeline.card import write_card
+from noisyteacher.pipeline.cross_fitted import CrossFitted
 from noisyteacher.pipeline.defaults import (
-    AUTO,
     featurizer_for,
-    is_linear_student,
     student_for,
     training_for,
 )
 from noisyteacher.pipeline.distilled import Distilled, compare_with_teacher
 from noisyteacher.pipeline.generations import next_labels
-from noisyteacher.pipeline.linear_run import (
-    CrossFitted,
-    OutOfTime,
-    can_be_solved,
-    cross_fit_rows,
-    methods_to_try,
-    run_linear,
+from noisyteacher.pipeline.linear_run import run_cross_fit
+from noisyteacher.pipeline.preparation import (
+    DistillSettings,
+    audit_teacher,
+    claim_folder,
+    save_audit,
 )
-from noisyteacher.pipeline.student import Student, is_student, save_student
+from noisyteacher.pipeline.student import Student, save_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
-from noisyteacher.runs.folder import ANOTHER_FOLDER
 from noisyteacher.train import (
     Inputs,
     Problem,
@@ -66,56 +57,6 @@ from noisyteacher.train import (
     check_model,
     train,
 )
-
-_AUDIT_REPLICATES = 200
-# What differs from the folder's run, as the one who gave it would say.
-_CHANGED = {
-    "data": "other files: gold, pool, teacher labels, validation or test rows",
-    "student_training": "other training, such as other epochs (--epochs)",
-    "flip": "another flip of images (--no-flip)",
-    "featurizer": "another featurizer of texts",
-}
-
-
-@dataclass(frozen=True)
-class DistillSettings:
-    """What is tried and how it is trained; None and "auto" are the defaults for the data."""
-
-    student: str | ModelLike = AUTO
-    methods: tuple[Method, ...] = ()  # instead of the recommended one and the default
-    encoder: str | Path | None = None  # of the student "embeddings"
-    folds: int = FOLDS
-    metric: str = "accuracy"
-    compare: bool = False
-    quick: bool = False
-    generations: int = 1
-    epochs: int | None = None
-    training: TrainConfig | None = None
-    featurizer: Featurizer | None = field(default=None, compare=False)
-    flip: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.generations < 1:
-            raise InputError(f"generations must be at least 1, not {self.generations}.")
-        if self.epochs is not None and self.epochs < 1:
-            raise InputError(f"epochs must be at least 1, not {self.epochs}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0, not {self.seed}.")
-        if self.folds < 2:
-            raise InputError(f"folds must be at least 2, not {self.folds}.")
-        if self.metric not in METRICS:
-            raise InputError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}.")
-
-    def cross_fits(self, kind: Kind) -> bool:
-        """Whether students are linear and solved, so that all gold rows judge them in folds.
-
-        Anything that asks for training steps (epochs, generations, methods with two views) trains
-        them step by step instead, and judges on S.
-        """
-        linear = is_linear_student(self.student, kind)
-        steps = self.epochs is not None or self.training is not None or self.generations > 1
-        return linear and not steps and all(can_be_solved(method) for method in self.methods)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,18 +144,18 @@ def _run(
     inputs, tensors = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
     where = choose_device(device)
     if settings.cross_fits(task.kind):
-        return _run_cross_fit(task, settings, inputs, tensors, folder, minutes, say, quiet)
+        return run_cross_fit(task, settings, inputs, tensors, folder, minutes, say, quiet)
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     run = _Run(task, settings, inputs, tensors, folder, where, say, quiet, deadline)
     check_model(run.spec, run.problem.data, settings.methods, where)
     if folder is not None:
-        _claim(folder, task, inputs, run.spec, repr(run.config), settings.seed)
+        claim_folder(folder, task, inputs, run.spec, repr(run.config), settings.seed)
     say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
-    found = _audit_teacher(task, say)
+    found = audit_teacher(task, say)
     recommended = found.recommendation.method
     say(f"The audit recommends {recommended!r}.")
     if folder is not None:
-        _save_audit(found, folder)
+        save_audit(found, folder)
     wanted = choose_candidates(
         task.kind,
         len(task.classes),
@@ -243,110 +184,6 @@ def _run(
         finished = outcome is not None
         outcomes += [outcome] if outcome is not None else []
     return _finish(run, outcomes, finished)
-
-
-def _claim(
-    folder: RunFolder, task: Task, inputs: InputFormat, spec: ModelSpec, training: str, seed: int
-) -> None:
-    """Take the folder, or refuse it now and not after the training."""
-    featurizer = inputs.featurizer
-    settings = {
-        "name": "distill",
-        "dataset": task.name,
-        "data": task.digest(),
-        "sizes": task.sizes,
-        "classes": list(task.classes),
-        "teacher": task.labels.teacher,
-        "student": repr(spec),
-        "student_training": training,
-        "seed": seed,
-        "flip": inputs.flip,
-        # Another vocabulary of the same size fits the same student, and means other words.
-        "featurizer": None
-        if featurizer is None
-        else hashlib.sha256(orjson.dumps(featurizer.to_json())).hexdigest(),
-    }
-    folder.claim(settings, in_words=_CHANGED)
-    folder.rows()
-    student = folder.path / "student"
-    if student.exists() and not is_student(student):
-        raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
-
-
-def _run_cross_fit(
-    task: Task,
-    settings: DistillSettings,
-    inputs: InputFormat,
-    tensors: Inputs,
-    folder: RunFolder | None,
-    minutes: float | None,
-    say: Callable[[str], None],
-    quiet: bool,
-) -> Distilled | CrossFitted:
-    spec = student_for(settings.student, inputs, len(task.classes))
-    methods = methods_to_try(settings.methods, compare=settings.compare, quick=settings.quick)
-    for method in methods:
-        check_store(method, task.labels)
-    if folder is not None:
-        told = f"solved and cross-fitted, {settings.folds} folds, {settings.metric}"
-        _claim(folder, task, inputs, spec, told, settings.seed)
-    say(f"Student: {spec!r}, solved to convergence.")
-    if isinstance(inputs.featurizer, Tfidf):
-        say(
-            "Texts are read as TF-IDF words; a sentence encoder often brings several points more: "
-            "--student embeddings --encoder FOLDER."
-        )
-    found = _audit_teacher(task, say)
-    path = None if folder is None else folder.path
-    try:
-        done = run_linear(
-            task,
-            spec,
-            inputs,
-            tensors,
-            methods,
-            path,
-            folds=settings.folds,
-            metric=settings.metric,
-            seed=settings.seed,
-            minutes=minutes,
-            say=say,
-            quiet=quiet,
-        )
-    except OutOfTime:
-        return Distilled(task, [], finished=False, folder=path)
-    where = hardware("cpu")
-    done.student.about = done.about(where)
-    if folder is not None:
-        _save_audit(found, folder)
-        for row in cross_fit_rows(done, settings.seed, where):
-            folder.append(row)
-        save_student(folder.path / "student", done.student, write_card(done), overwrite=True)
-        (folder.path / "noise.json").unlink(missing_ok=True)
-        if done.noise is not None:
-            done.noise.save(folder.path / "noise.json")
-        done.comparison().save(folder.path)
-    return done
-
-
-def _save_audit(found: Audit, folder: RunFolder) -> None:
-    content = orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
-    write_atomic(folder.path / "audit.json", content)
-
-
-def _audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
-    """Audit the teacher before anything is trained, and say the warnings."""
-    measures = task.measures
-    found = audit(
-        task.labels.take(task.ids[np.concatenate([measures, task.split.pool])]),
-        [task.classes[label] for label in task.y[measures]],
-        task.ids[measures],
-        kind=task.kind,
-        replicates=_AUDIT_REPLICATES,
-    )
-    for warning in found.warnings:
-        say(f"Audit: {warning}")
-    return found
 
 
 def _train_candidates(
