@@ -149,7 +149,8 @@ def facts(source: PageSource) -> list[tuple[str, str]]:
         found.append((f"Teacher's accuracy on {_measured_on(source)}", each))
     sizes = source.recipe.get("sizes")
     if isinstance(sizes, dict):
-        found.append(("Rows", ", ".join(f"{name} {count:,}" for name, count in sizes.items())))
+        told = [f"{name} {count:,}" for name, count in sizes.items() if count]
+        found.append(("Rows", ", ".join(told)))
     for name in ("val", "selection", "trials", "seed"):
         if name in source.recipe:
             words = {"val": "Rows of V", "selection": "Rows of S"}.get(name, name.capitalize())
@@ -170,7 +171,10 @@ def _given_store(source: PageSource) -> str | None:
 
 
 def _measured_on(source: PageSource) -> str:
-    if "sizes" in source.recipe:
+    sizes = source.recipe.get("sizes")
+    if isinstance(sizes, dict) and not sizes.get("V"):
+        return "the gold rows"
+    if sizes is not None:
         return "V"
     if _given_store(source) is None:
         return "the test part"
