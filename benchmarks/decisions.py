@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import time
 import warnings
 from collections.abc import Iterator
-from multiprocessing import Pool
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,10 @@ def alternatives(cell: Cell) -> dict[str, float]:
         pass
     else:
         found["CleanLearning"] = CleanLearning(
-            LogisticRegression(max_iter=1_000), verbose=False, cv_n_folds=3
+            LogisticRegression(max_iter=1_000),
+            find_label_issues_kwargs={"n_jobs": 1},
+            verbose=False,
+            cv_n_folds=3,
         ).fit(both_x, both_y)
     return {
         name: 100 * float(np.mean(model.predict(cell.test_x) == cell.test_y))
@@ -208,9 +211,8 @@ def main() -> None:
             groups.setdefault((cell[0], cell[3]), []).append(cell)
     encoder = args.encoder or str(bundled_encoder())
     jobs = [(args.data, args.out, encoder, wanted) for wanted in groups.values()]
-    with Pool(args.jobs) as pool:
-        for _ in pool.imap_unordered(run, jobs):
-            pass
+    with ProcessPoolExecutor(args.jobs) as pool:
+        list(pool.map(run, jobs))
 
 
 def key(row: dict[str, Any]) -> tuple[str, str, int, int]:
