@@ -187,7 +187,7 @@ def run(job: tuple[Path, Path, str, list[tuple[str, str, int, int]]]) -> None:
             "alternatives": alternatives(cell),
         }
         with (out / "rows.jsonl").open("ab") as file:
-            file.write(orjson.dumps(row) + b"\n")
+            file.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
         told = f"{row['accuracy']:.1f} {row['seconds']} s"
         print(dataset, teacher, gold, seed, told, flush=True)
 
