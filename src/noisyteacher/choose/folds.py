@@ -34,14 +34,6 @@ def make_folds(
     return np.asarray(of_group[found])
 
 
-def held_out_part(
-    y: np.ndarray, share: float = 0.25, *, groups: np.ndarray | None = None, seed: int = 0
-) -> np.ndarray:
-    """(n,) bool: one stratified part to hold out, for students too costly to train in folds."""
-    parts = max(2, round(1 / share))
-    return np.asarray(make_folds(y, parts, groups=groups, seed=seed) == 0)
-
-
 def input_groups(inputs: np.ndarray | Sequence[str]) -> np.ndarray:
     """(n,) group numbers: rows with identical inputs share one."""
     if isinstance(inputs, np.ndarray) and inputs.ndim > 1:

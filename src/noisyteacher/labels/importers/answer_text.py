@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.probabilities import SUM_TOLERANCE
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.io.spelling import NO_CLASS, Spellings, bare
 from noisyteacher.labels.importers.prose import AMBIGUOUS, OFF_LIST, Prose
@@ -54,7 +55,6 @@ _OTHER_KEYS = word_set(
     candidate candidates options choices reason reasoning explanation gold true expected
     """
 )
-_SUM_TOLERANCE = 0.02
 
 _THINKING = "think|thinking|thought|reasoning|analysis|scratchpad"
 _THOUGHT = re.compile(rf"<({_THINKING})\b[^>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
@@ -395,10 +395,10 @@ def _several(labels: tuple[int, ...], like: Reading | None = None) -> Reading:
 
 def _distribution(numbers: dict[int, float]) -> Reading:
     total = sum(numbers.values())
-    if abs(total - 100) <= 100 * _SUM_TOLERANCE:
+    if abs(total - 100) <= 100 * SUM_TOLERANCE:
         numbers = {label: number / 100 for label, number in numbers.items()}
         total /= 100
-    if abs(total - 1) > _SUM_TOLERANCE or min(numbers.values()) < 0:
+    if abs(total - 1) > SUM_TOLERANCE or min(numbers.values()) < 0:
         return Reading(AMBIGUOUS)
     labels = tuple(sorted(numbers))
     return Reading("probabilities", labels, tuple(numbers[label] / total for label in labels))
