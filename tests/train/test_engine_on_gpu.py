@@ -107,6 +107,17 @@ def test_a_network_of_the_users_own_is_captured(capsys) -> None:
     assert "cannot be captured" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_dropout_does_not_depend_on_the_rest_of_the_cohort(asks: bool) -> None:
+    toy = make_toy()
+    config = small(3, precision="float32")
+    jobs = [toy.job(str(i), PlainCE(), seed=i, model=own(asks)) for i in range(3)]
+    together = train(jobs, toy.data, config, device="cuda", quiet=True)
+    (alone,) = train(jobs[1], toy.data, config, device="cuda", quiet=True)
+    for name, value in alone.state.items():
+        torch.testing.assert_close(together[1].state[name], value, rtol=1e-4, atol=1e-5)
+
+
 def test_a_network_that_no_graph_can_hold_is_trained_without_one(capsys) -> None:
     toy = make_toy()
     config = small(6, precision="float32")

@@ -8,7 +8,7 @@ CUDA graph and replayed (``capture``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -125,6 +125,9 @@ class StudentRun:
         self.loss_sum = torch.zeros((), device=device)
         self.weak_generator = torch.Generator(device)
         self.strong_generator = torch.Generator(device)
+        # Dropout layers draw from the default generator; on a GPU, where the students of a cohort
+        # take turns, it is this one during a student's own steps.
+        self.dropout_generator = torch.Generator(device) if self.on_gpu else torch.default_generator
         self._build_evaluation()
 
     def _build_evaluation(self) -> None:
@@ -167,8 +170,7 @@ class StudentRun:
         self.done.fill_(epoch * self.steps)
         self.weak_generator.manual_seed(int(seeds[_WEAK]))
         self.strong_generator.manual_seed(int(seeds[_STRONG]))
-        # Dropout layers draw from the device's default generator.
-        torch.manual_seed(int(seeds[_DROPOUT]))
+        self.dropout_generator.manual_seed(int(seeds[_DROPOUT]))
 
     def advance(self, step: int) -> None:
         """Take one step: replay the graph where there is one, else run it eagerly."""
@@ -179,7 +181,22 @@ class StudentRun:
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], float):
                 group["lr"] = self.factors[step]
-        self._step()
+        with self._own_dropout():
+            self._step()
+
+    @contextmanager
+    def _own_dropout(self) -> Iterator[None]:
+        """Let the device's default generator be this student's."""
+        if not self.on_gpu:
+            yield
+            return
+        default = torch.cuda.default_generators[torch.cuda.current_device()]
+        before = default.graphsafe_get_state()
+        default.graphsafe_set_state(self.dropout_generator)
+        try:
+            yield
+        finally:
+            default.graphsafe_set_state(before)
 
     def _step(self) -> None:
         entry = self.order.index_select(0, self.cursor).squeeze(0)
@@ -293,11 +310,12 @@ class StudentRun:
         self._fill_buffers(0)
         torch.cuda.synchronize(self.device)
         self.stream = torch.cuda.Stream(self.device)
-        self.model.train()
-        self._graph = self._record(self._step)
-        self.model.eval()
-        if len(self.eval_order):
-            self._eval_graph = self._record(self._eval_step)
+        with self._own_dropout():
+            self.model.train()
+            self._graph = self._record(self._step)
+            self.model.eval()
+            if len(self.eval_order):
+                self._eval_graph = self._record(self._eval_step)
         # The warm-up steps trained the student: undo them.
         self.load_state(before)
         torch.cuda.synchronize(self.device)
@@ -313,10 +331,7 @@ class StudentRun:
             problem = str(error.__context__ or error).strip().partition("\n")[0]
             if "captur" not in problem:
                 raise
-        # PyTorch leaves the stream of a failed capture current, and the default generator in it.
-        torch.cuda.set_stream(stream)
-        generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        generator.graphsafe_set_state(torch.Generator(self.device))
+        torch.cuda.set_stream(stream)  # PyTorch leaves the stream of a failed capture current
         torch.cuda.synchronize(self.device)
         return problem
 
