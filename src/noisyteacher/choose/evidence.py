@@ -33,6 +33,10 @@ class LinearCandidate:
     settings: tuple[Setting, ...]
 
     @property
+    def name(self) -> str:
+        return repr(self.method)
+
+    @property
     def uses_teacher(self) -> bool:
         return SOFT_LABELS in self.method.needs
 
@@ -46,7 +50,7 @@ class DecisionRows:
     been trained on them, so they can tell nothing about it.
     """
 
-    features: Features  # (n, d)
+    features: Features  # (n, d); for networks, which read their inputs elsewhere, d = 0
     ids: np.ndarray  # (n,)
     y: np.ndarray  # (n,) int64, -1 on pool rows
     judges: np.ndarray  # (n,) bool
@@ -77,11 +81,12 @@ class DecisionRows:
 
     def training_rows(self, held_out: np.ndarray, pool: np.ndarray) -> tuple[Rows, np.ndarray]:
         """The rows of students that may not see ``held_out`` (n,) rows, and their positions."""
-        kept = (self.y >= 0) & ~held_out
-        if not self.trains_judges:
-            kept &= ~self.judges
+        unseen = held_out if self.trains_judges else held_out | self.judges
+        kept = (self.y >= 0) & ~unseen
+        if self.groups is not None:
+            kept &= ~np.isin(self.groups, self.groups[unseen])
         positions = np.concatenate([np.flatnonzero(kept), pool])
-        measures = np.flatnonzero(self.measures & ~held_out & self.has_label)
+        measures = np.flatnonzero(self.measures & kept & self.has_label)
         rows = Rows(
             self.ids[positions],
             self.y[positions],
@@ -90,6 +95,15 @@ class DecisionRows:
             self.classes,
         )
         return rows, positions
+
+    def teacher_probs(self, positions: np.ndarray) -> np.ndarray | None:
+        """(j, L) the teacher's probabilities of these rows, NaN where it has none."""
+        known = self.has_label[positions]
+        if self.labels is None or not known.any():
+            return None
+        found = np.full((len(positions), self.classes), np.nan, np.float32)
+        found[known] = self.labels.take(self.ids[positions[known]]).probs
+        return found
 
 
 Progress = Callable[[str, int], None]  # a method and its fold, -1 for the refit

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisyteacher.choose.decision import Estimate, Evidence, Part
+from noisyteacher.choose.choice import Choice, compare_candidates
+from noisyteacher.choose.decision import Evidence, Part
 from noisyteacher.choose.evidence import (
     DecisionRows,
     LinearCandidate,
@@ -47,33 +48,13 @@ def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[Linea
     return [c if c.uses_teacher else replace(c, settings=alone) for c in found]
 
 
-@dataclass(frozen=True)
-class ComparisonLine:
-    """One candidate in the table, judged on the same rows as all the others."""
-
-    method: Method
-    uses_teacher: bool
-    score: Estimate
-    weight: float  # its share of the returned blend
-    best_share: float  # share of resamples in which no other candidate was better
-
-
 @dataclass(frozen=True, eq=False)
-class LinearChoice:
+class LinearChoice(Choice):
     """The returned student, and what is known about it."""
 
     student: LinearFit
-    parts: tuple[Part, ...]
     own_parts: tuple[tuple[Part, ...], ...]  # of each candidate's blend of its own settings
     candidates: tuple[LinearCandidate, ...]
-    lines: tuple[ComparisonLine, ...]
-    score: Estimate  # of the returned student
-    gold_only: Estimate  # of the best blend of gold labels alone
-    teacher: Estimate | None  # on the same rows
-    gain: Estimate  # over gold labels alone, paired
-    rows: int  # how many gold rows judged
-    metric: str
-    out_of_fold: np.ndarray  # (repeats × rows, L) logits of the returned blend
 
 
 def choose_linear(
@@ -110,12 +91,17 @@ def choose_linear(
     evidence = Evidence(
         y,
         [np.concatenate(found, axis=1) for found in zip(*logits, strict=True)],
-        _teacher_probs(rows, judging),
+        rows.teacher_probs(judging),
         metric,
         seed,
     )
     parts = _without_crumbs(evidence.blend())
-    return _choice(rows, candidates, evidence, parts, _refit(rows, candidates, parts, progress))
+    return LinearChoice(
+        **vars(compare_candidates(candidates, evidence, parts)),
+        student=_refit(rows, candidates, parts, progress),
+        own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
+        candidates=tuple(candidates),
+    )
 
 
 def _without_crumbs(parts: Sequence[Part]) -> list[Part]:
@@ -147,53 +133,3 @@ def _refit(
             weight += part.factor * fit.weight
             bias += part.factor * fit.bias
     return LinearFit(weight, bias)
-
-
-def _teacher_probs(rows: DecisionRows, judging: np.ndarray) -> np.ndarray | None:
-    """(j, L) the teacher's probabilities of the judging rows, NaN where it has none."""
-    known = rows.has_label[judging]
-    if rows.labels is None or not known.any():
-        return None
-    found = np.full((len(judging), rows.classes), np.nan, np.float32)
-    found[known] = rows.labels.take(rows.ids[judging[known]]).probs
-    return found
-
-
-def _choice(
-    rows: DecisionRows,
-    candidates: Sequence[LinearCandidate],
-    evidence: Evidence,
-    parts: Sequence[Part],
-    student: LinearFit,
-) -> LinearChoice:
-    alone = [evidence.held_out_scores([i]) for i in range(len(candidates))]
-    best = np.nanmax(np.stack(alone), axis=0)
-    weights = np.zeros(len(candidates))
-    for part in parts:
-        weights[part.candidate] += part.weight
-    lines = tuple(
-        ComparisonLine(
-            candidate.method,
-            candidate.uses_teacher,
-            evidence.estimate(scores),
-            float(weight),
-            float(np.mean(scores >= best)),
-        )
-        for candidate, scores, weight in zip(candidates, alone, weights, strict=True)
-    )
-    ours = evidence.held_out_scores()
-    gold = evidence.held_out_scores([i for i, c in enumerate(candidates) if not c.uses_teacher])
-    return LinearChoice(
-        student=student,
-        parts=tuple(parts),
-        own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
-        candidates=tuple(candidates),
-        lines=lines,
-        score=evidence.estimate(ours),
-        gold_only=evidence.estimate(gold),
-        teacher=evidence.teacher_estimate(),
-        gain=evidence.difference(ours, gold),
-        rows=len(evidence),
-        metric=evidence.metric,
-        out_of_fold=evidence.predictions(parts),
-    )

@@ -1,0 +1,87 @@
+"""The candidates compared on the same gold rows, and what is known about the student returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from noisyteacher.choose.decision import Estimate, Evidence, Part
+from noisyteacher.methods import Method
+
+
+class Contender(Protocol):
+    """Anything that was trained and judged; ``method`` None is a plain logistic regression."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def method(self) -> Method | None: ...
+
+    @property
+    def uses_teacher(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class ComparisonLine:
+    """One candidate in the table, judged on the same rows as all the others."""
+
+    name: str
+    method: Method | None
+    uses_teacher: bool
+    score: Estimate
+    weight: float  # its share of the returned student: of a blend, or 1 for the one chosen
+    best_share: float  # share of resamples in which no other candidate was better
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What a rule made of the candidates, and how good its result is."""
+
+    parts: tuple[Part, ...]
+    lines: tuple[ComparisonLine, ...]
+    score: Estimate  # of the returned student
+    gold_only: Estimate  # of the same rule applied to students of gold labels alone
+    teacher: Estimate | None  # on the same rows
+    gain: Estimate  # over gold labels alone, paired
+    rows: int  # how many gold rows judged
+    metric: str
+    out_of_fold: np.ndarray  # (repeats × rows, L) logits of the returned student
+
+
+def compare_candidates(
+    candidates: Sequence[Contender], evidence: Evidence, parts: Sequence[Part]
+) -> Choice:
+    """Every candidate's score, and that of the rule, corrected for having been applied to them."""
+    alone = [evidence.held_out_scores([i]) for i in range(len(candidates))]
+    best = np.nanmax(np.stack(alone), axis=0)
+    weights = np.zeros(len(candidates))
+    for part in parts:
+        weights[part.candidate] += part.weight
+    lines = tuple(
+        ComparisonLine(
+            candidate.name,
+            candidate.method,
+            candidate.uses_teacher,
+            evidence.estimate(scores),
+            float(weight),
+            float(np.mean(scores >= best)),
+        )
+        for candidate, scores, weight in zip(candidates, alone, weights, strict=True)
+    )
+    ours = evidence.held_out_scores()
+    gold = evidence.held_out_scores([i for i, c in enumerate(candidates) if not c.uses_teacher])
+    return Choice(
+        parts=tuple(parts),
+        lines=lines,
+        score=evidence.estimate(ours),
+        gold_only=evidence.estimate(gold),
+        teacher=evidence.teacher_estimate(),
+        gain=evidence.difference(ours, gold),
+        rows=len(evidence),
+        metric=evidence.metric,
+        out_of_fold=evidence.predictions(parts),
+    )
