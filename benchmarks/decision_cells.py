@@ -117,16 +117,33 @@ class Data:
 
 
 def draw_cell(
-    data: Data, dataset: str, teacher: str, gold_rows: int, seed: int, encoder: object = None
+    data: Data,
+    dataset: str,
+    teacher: str,
+    gold_rows: int,
+    seed: int,
+    encoder: object = None,
+    official: bool = False,
 ) -> Cell:
-    """Gold, pool and test rows of one seed, disjoint from the rows that a teacher learns from."""
+    """Gold, pool and test rows of one seed, disjoint from the rows that a teacher learns from.
+
+    With ``official``, students are tested on the data set's own test rows, which may be drawn
+    differently from its training rows.
+    """
     rng = np.random.default_rng([seed, 7])
     order = rng.permutation(len(data.y))
-    own, order = order[:NAIVE_BAYES_ROWS], order[NAIVE_BAYES_ROWS:]
+    if official:
+        order = order[~data.official_test[order]]
+    # One row of each class at least, so that naive Bayes knows them all.
+    first = order[np.unique(data.y[order], return_index=True)[1]]
+    own = np.concatenate([first, np.setdiff1d(order[:NAIVE_BAYES_ROWS], first)])
+    order = order[~np.isin(order, own)]
     gold, order = order[:gold_rows], order[gold_rows:]
     test = min(TEST, len(order) // 2)
     test_rows, pool = order[:test], order[test : test + MOST_POOL]
-    if len(pool) == MOST_POOL:
+    if official:
+        test_rows = np.flatnonzero(data.official_test)
+    elif len(pool) == MOST_POOL:
         test_rows = np.concatenate([test_rows, order[test + MOST_POOL :]])
     probs = teacher_probs(data, dataset, teacher, own, seed, encoder)
     return Cell(
@@ -160,14 +177,12 @@ def teacher_probs(
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         return softmax(SCALE * data.x @ means.T, axis=1).astype(np.float32)
     if teacher == "naive-bayes":
-        # One more row of each class, so that none is unknown to it.
-        known = np.concatenate([own, [np.flatnonzero(data.y == c)[0] for c in range(classes)]])
         if data.texts is None:
             model, x = GaussianNB(var_smoothing=1e-2), data.x
         else:
             counts = CountVectorizer(binary=True, min_df=2, max_features=20_000)
             model, x = MultinomialNB(), counts.fit_transform(data.texts)
-        return model.fit(x[known], data.y[known]).predict_proba(x).astype(np.float32)
+        return model.fit(x[own], data.y[own]).predict_proba(x).astype(np.float32)
     if teacher == "keywords":
         assert data.texts is not None, "keywords need texts"
         words = KEYWORDS.get(dataset) or {name: name.replace("_", " ") for name in data.classes}

