@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
+import torch
+from scipy.special import softmax
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import SOFT_LABELS, Method, Rows, fit_and_prepare
+from noisyteacher.methods import SOFT_LABELS, Method, Rows, SelfTraining, fit_and_prepare
 from noisyteacher.train.solver import TOLERANCE, Design, Features, LinearFit, solve_linear
 
 # Out-of-fold predictions need fewer digits than the student that is returned.
@@ -178,17 +180,55 @@ def solve_candidates(
         for setting in sorted(candidate.settings, key=lambda s: (s.gold_weight, s.strength)):
             # Most taught losses are not convex: all begin at the first one solved for this fold.
             start = taught.get(setting, last) if candidate.uses_teacher else last
-            last = fits[setting] = solve_linear(
-                design,
-                candidate.method,
-                prepared.columns,
-                rows.classes,
-                strength=setting.strength,
-                gold_weight=setting.gold_weight,
-                start=start,
-                tolerance=tolerance,
-            )
+            if isinstance(candidate.method, SelfTraining):
+                last = _self_train(design, candidate.method, training, setting, start, tolerance)
+            else:
+                last = solve_linear(
+                    design,
+                    candidate.method,
+                    prepared.columns,
+                    rows.classes,
+                    strength=setting.strength,
+                    gold_weight=setting.gold_weight,
+                    start=start,
+                    tolerance=tolerance,
+                )
+            fits[setting] = last
         if candidate.uses_teacher:
             taught = {**fits, **taught}
         solved.append([fits[setting] for setting in candidate.settings])
     return solved
+
+
+def _self_train(
+    design: Design,
+    method: SelfTraining,
+    training: Rows,
+    setting: Setting,
+    start: LinearFit | None,
+    tolerance: float,
+) -> LinearFit:
+    """Solve, label the pool rows that the student is sure of, and solve again with them."""
+    y, fit = training.y.copy(), start
+    for _ in range(method.rounds):
+        kept = np.flatnonzero(y >= 0)
+        rows = Rows(training.ids[kept], y[kept], training.ids[:0], y[:0], training.classes)
+        columns = method.prepare(rows, None, None)
+        columns.weight[torch.from_numpy(training.y[kept] >= 0)] = setting.gold_weight
+        fit = solve_linear(
+            design.take(kept),
+            method,
+            columns,
+            training.classes,
+            strength=setting.strength,
+            start=fit,
+            tolerance=tolerance,
+        )
+        open_rows = np.flatnonzero(y < 0)
+        probs = softmax(design.inside(fit).logits(design.x[open_rows]), axis=1)
+        sure = probs.max(1, initial=0) >= method.threshold
+        if not sure.any():
+            break
+        y[open_rows[sure]] = probs[sure].argmax(1)
+    assert fit is not None
+    return fit

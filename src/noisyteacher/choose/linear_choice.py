@@ -42,7 +42,7 @@ def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[Linea
     """The methods with the settings that are tried for each; gold only is always among them."""
     taught = tuple(Setting(s, w) for w in GOLD_WEIGHTS for s in TAUGHT_STRENGTHS)
     alone = tuple(Setting(s) for s in GOLD_STRENGTHS)
-    if not any(isinstance(method, GoldOnly) for method in methods):
+    if not any(type(method) is GoldOnly for method in methods):
         methods = (GoldOnly(), *methods)
     found = [LinearCandidate(method, taught) for method in methods]
     return [c if c.uses_teacher else replace(c, settings=alone) for c in found]

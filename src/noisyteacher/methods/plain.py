@@ -9,12 +9,14 @@ import numpy as np
 from torch import Tensor, nn
 
 from noisyteacher import losses
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
     Output,
     Rows,
+    StudentModel,
     all_rows,
     gold_losses,
     keep_rows,
@@ -121,3 +123,30 @@ class GCE(PlainMethod):
 
     def base_loss(self) -> losses.BaseLoss:
         return losses.GCE(self.q)
+
+
+@dataclass(frozen=True)
+class SelfTraining(GoldOnly):
+    """Gold labels, then the student's own labels of the pool rows that it is sure of.
+
+    The student is solved on the gold rows, labels every pool row whose top class has a probability
+    of at least ``threshold``, and is solved again with these rows, until no row is added or
+    ``rounds`` are done (scikit-learn's ``SelfTrainingClassifier``). It asks no teacher. Linear
+    students alone are trained like this; ``Consistency(None)`` is its counterpart for networks.
+    """
+
+    threshold: float = 0.8
+    rounds: int = 10
+
+    formula: ClassVar[str] = "ce(y, f) on gold rows, ce(argmax f', f) where max f' ≥ threshold"
+    reference: ClassVar[str] = "Yarowsky 1995"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(0 < self.threshold <= 1, "threshold", "above 0 and at most 1")
+        self._check(self.rounds >= 1, "rounds", "at least 1")
+
+    def modules(self, student: StudentModel, columns: Columns) -> nn.Module | None:
+        raise InputError(
+            f"{self!r} trains linear students only; for a network take Consistency(None)."
+        )
