@@ -21,7 +21,7 @@ from noisyteacher.cli.bench import bench as verb
 from noisyteacher.core.errors import InputError
 from noisyteacher.runs import RunFolder
 
-DIGITS = ["digits", "--smoke", "--device", "cpu", "--methods", "GoldOnly();SLaM()"]
+DIGITS = ["digits", "--quick", "--device", "cpu", "--method", "GoldOnly();SLaM()"]
 
 
 app = typer.Typer()
@@ -64,7 +64,7 @@ def test_rows_a_table_and_a_page(tmp_path: Path) -> None:
     assert all(Path(orjson.loads(line)["file"]).exists() for line in result.stdout.splitlines())
 
 
-def test_a_real_command_tries_out_with_smoke_behind_it(tmp_path: Path) -> None:
+def test_any_command_can_be_tried_with_quick_added(tmp_path: Path) -> None:
     result = bench(*DIGITS, "--labeled", "20,5000,10000", "--trials", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert {row.labeled for row in read_rows(tmp_path / "results.jsonl")} == {20, 24}
@@ -72,7 +72,7 @@ def test_a_real_command_tries_out_with_smoke_behind_it(tmp_path: Path) -> None:
 
 def test_settings_that_rows_do_not_tell_join_the_name(tmp_path: Path) -> None:
     result = bench(
-        *DIGITS[:4], "--methods", "Vanilla", "--student", "MLP(64, hidden=[8])", "--batch", 16,
+        *DIGITS[:4], "--method", "Vanilla", "--student", "MLP(64, hidden=[8])", "--batch-size", 16,
         "--lr", 0.01, "--seed", 3, "--teacher-epochs", 2, "--gold-repeat", 2, "--epochs", 3,
         "--labeled", "20,30", "--json", "--out", tmp_path,
     )  # fmt: skip
@@ -105,13 +105,13 @@ def test_plan(tmp_path: Path) -> None:
 
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "no recipe 'cifar11'; the recipes are digits, cifar10" in refused("cifar11")
-    assert "no method 'SLiM'" in refused(*DIGITS[:4], "--methods", "SLiM()")
+    assert "no method 'SLiM'" in refused(*DIGITS[:4], "--method", "SLiM()")
     assert "no model 'Net'" in refused(*DIGITS, "--student", "Net()")
-    assert "--labeled takes sizes" in refused(*DIGITS, "--labeled", "many")
-    assert "one word too many" in refused("digits", "rows.jsonl")
-    assert "no pre-training" in refused("imdb-words", "--smoke", "--pretrain-epochs", 3)
+    assert "--labeled takes numbers of examples" in refused(*DIGITS, "--labeled", "many")
+    assert "Unexpected argument 'rows.jsonl'" in refused("digits", "rows.jsonl")
+    assert "no pre-training" in refused("imdb-words", "--quick", "--pretrain-epochs", 3)
     assert "no file" in refused("tables", tmp_path / "gone.jsonl")
-    assert "cpu, cuda or cuda:N, not 'tpu'" in refused("digits", "--smoke", "--device", "tpu")
+    assert "cpu, cuda or cuda:N, not 'tpu'" in refused("digits", "--quick", "--device", "tpu")
     assert "cannot read digits" in refused(*DIGITS, "--student", "BagLinear(9)", "--out", tmp_path)
     assert "--lr must be a finite number above 0, not nan" in refused(*DIGITS, "--lr", "nan")
     assert "Unknown tracker" in refused(*DIGITS, "--track", "paper", "--out", tmp_path / "t")
@@ -123,12 +123,12 @@ def test_methods_are_chosen_before_the_pretraining_they_need(
     monkeypatch.delenv("NOISYTEACHER_DATA", raising=False)
     arguments = ["cifar100", "--pretrain-epochs", 0, "--data", tmp_path, "--allow-dirty"]
     assert "Weighted() needs a student pre-trained" in refused(*arguments)
-    assert "No dataset 'cifar100'" in refused(*arguments, "--methods", "Vanilla()")
+    assert "No dataset 'cifar100'" in refused(*arguments, "--method", "Vanilla()")
 
 
 def test_a_folder_of_another_run(tmp_path: Path) -> None:
     assert bench(*DIGITS, "--out", tmp_path).exit_code == 0
-    assert "another name" in refused(*DIGITS, "--batch", 16, "--out", tmp_path)
+    assert "another name" in refused(*DIGITS, "--batch-size", 16, "--out", tmp_path)
 
 
 def test_a_folder_in_which_another_process_is_at_work(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_rows_come_from_a_commit_unless_asked_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("noisyteacher.core.machine.source_is_committed", lambda: False)
-    arguments = ["digits", "--device", "cpu", "--methods", "GoldOnly()", "--trials", 1]
+    arguments = ["digits", "--device", "cpu", "--method", "GoldOnly()", "--trials", 1]
     arguments += ["--epochs", 1, "--teacher-epochs", 1, "--out", tmp_path / "run"]
     sentence = refused(*arguments)
     assert sentence.startswith("The source of noisyteacher has uncommitted changes")
@@ -153,7 +153,7 @@ def test_rows_come_from_a_commit_unless_asked_otherwise(
 
 def test_killed_and_started_again(tmp_path: Path) -> None:
     arguments = [
-        "digits", "--device", "cpu", "--methods", "Vanilla();SLaM()", "--trials", 2,
+        "digits", "--device", "cpu", "--method", "Vanilla();SLaM()", "--trials", 2,
         "--epochs", 12, "--json", "--allow-dirty", "--out",
     ]  # fmt: skip
     results = tmp_path / "killed" / "results.jsonl"

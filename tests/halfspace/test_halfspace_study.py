@@ -135,7 +135,7 @@ def run():
 
 
 def test_smoke_of_the_verb(run, tmp_path):
-    result = run("--smoke", "--out", tmp_path, "--runs", 10, "--max-steps", 200)
+    result = run("--quick", "--out", tmp_path, "--runs", 10, "--max-steps", 200)
     assert result.exit_code == 0, result.output
     for words in ("Exponents", "Perspectron", "chosen", "0.356675", "no contradiction"):
         assert words in " ".join(result.output.split())
@@ -154,7 +154,7 @@ def test_smoke_of_the_verb(run, tmp_path):
 def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
     monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
-    result = run("--smoke", "--minutes", 0, "--out", tmp_path)
+    result = run("--quick", "--minutes", 0, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "Stopped with 3 cells to go" in result.output
 
@@ -162,7 +162,7 @@ def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
 def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study.smoke_study", lambda: TINY)
     monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
-    result = run("--smoke", "--json", "--out", tmp_path)
+    result = run("--quick", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     kinds = [orjson.loads(line)["kind"] for line in result.output.splitlines()]
     assert set(kinds) == {"samples", "guarantee", "exponent", "consistency"}
@@ -181,12 +181,12 @@ def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
     ],
 )
 def test_bad_input_of_the_verb(run, tmp_path, arguments, message):
-    result = run("--smoke", "--out", tmp_path / "run", *arguments)
+    result = run("--quick", "--out", tmp_path / "run", *arguments)
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
     assert not (tmp_path / "run").exists()
 
 
 def test_the_example_in_the_help_is_this_verb(run):
-    assert "noisyteacher halfspace --smoke" in EPILOG
+    assert "noisyteacher halfspace --quick" in EPILOG
     assert run("--help").exit_code == 0

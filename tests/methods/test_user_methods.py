@@ -424,7 +424,7 @@ def test_both_verbs_train_a_method_that_they_import(
 
     typed = "losses_of_the_shell:Typed(beta=2)"
     for _ in range(2):
-        run("bench", "digits", "--smoke", "--methods", typed, "--out", tmp_path / "bench")
+        run("bench", "digits", "--quick", "--method", typed, "--out", tmp_path / "bench")
         names = [row.method for row in read_rows(tmp_path / "bench" / "results.jsonl")]
         assert names.count("Typed(beta=2)") == 1
     files = write_reviews(tmp_path / "files")

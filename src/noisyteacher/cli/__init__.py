@@ -20,7 +20,7 @@ from noisyteacher.cli import (
     predict,
     report,
 )
-from noisyteacher.cli.common import warnings_as_lines
+from noisyteacher.cli.common import VerbCommand, warnings_as_lines
 from noisyteacher.core.errors import InputError
 
 app = typer.Typer(
@@ -48,16 +48,16 @@ def options(
     """Options of all verbs."""
 
 
-app.command(epilog=demo.EPILOG)(demo.demo)
-app.command(epilog=audit.EPILOG)(audit.audit)
-app.command("import", epilog=import_labels.EPILOG)(import_labels.import_labels)
-app.command(epilog=label.EPILOG)(label.label)
-app.command(epilog=distill.EPILOG)(distill.distill)
-app.command(epilog=predict.EPILOG)(predict.predict)
-app.command(epilog=export.EPILOG)(export.export)
-app.command(epilog=bench.EPILOG)(bench.bench)
-app.command(epilog=report.EPILOG)(report.report)
-app.command(epilog=halfspace.EPILOG)(halfspace.halfspace)
+app.command(epilog=demo.EPILOG, cls=VerbCommand)(demo.demo)
+app.command(epilog=audit.EPILOG, cls=VerbCommand)(audit.audit)
+app.command("import", epilog=import_labels.EPILOG, cls=VerbCommand)(import_labels.import_labels)
+app.command(epilog=label.EPILOG, cls=VerbCommand)(label.label)
+app.command(epilog=distill.EPILOG, cls=VerbCommand)(distill.distill)
+app.command(epilog=predict.EPILOG, cls=VerbCommand)(predict.predict)
+app.command(epilog=export.EPILOG, cls=VerbCommand)(export.export)
+app.command(epilog=bench.EPILOG, cls=VerbCommand)(bench.bench)
+app.command(epilog=report.EPILOG, cls=VerbCommand)(report.report)
+app.command(epilog=halfspace.EPILOG, cls=VerbCommand)(halfspace.halfspace)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""``noisyteacher audit``: is this teacher worth it, how noisy is it, and what to do about it."""
+"""``noisyteacher audit``: how good a teacher's labels are, and which method suits them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.common import IdColumn, LabelColumn, TextColumn, warnings_as_lines
+from noisyteacher.cli.common import (
+    FILES,
+    RUNNING,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Seed,
+    TextColumn,
+    say_first,
+    say_next,
+    warnings_as_lines,
+)
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +41,10 @@ def audit(
     store: Annotated[
         Path,
         typer.Argument(
-            exists=True, file_okay=False, help="Label store with V's rows; the others are the pool."
+            exists=True,
+            file_okay=False,
+            help="The label store that holds the teacher's labels of the gold examples. All other"
+            " examples in it count as the pool.",
         ),
     ],
     gold: Annotated[
@@ -38,13 +52,18 @@ def audit(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="V: a .csv, .tsv, .jsonl or .parquet table with the columns id and label.",
+            help="Examples with true labels that the teacher was not trained on: a .csv, .tsv, "
+            ".jsonl or .parquet file with the columns id and label.",
+            rich_help_panel=FILES,
         ),
     ],
     pool: Annotated[
         Path | None,
         typer.Option(
-            exists=True, file_okay=False, help="Label store of the pool, if it is kept apart."
+            exists=True,
+            file_okay=False,
+            help="The label store of the pool, if it is separate.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     trained_on: Annotated[
@@ -52,36 +71,60 @@ def audit(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="A, which the teacher may have been trained on: a table like V's, or ids alone.",
+            help="Examples that the teacher may have been trained on: a file like --gold, or one "
+            "with ids alone.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     inputs: Annotated[
         str | None,
         typer.Option(
-            help="Inputs of V (and A), to compare the teacher with a model of the gold labels "
-            "alone: a table with an id column and text or numbers, or a folder of images."
+            help="The texts, numbers or images of the gold examples, so that a model trained on "
+            "gold labels alone can be compared with the teacher: a file with an id column, or a "
+            "folder of images.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     embeddings: Annotated[
-        bool, typer.Option("--embeddings", help="Use the label store's embeddings as inputs.")
+        bool,
+        typer.Option(
+            "--embeddings",
+            help="Use the embeddings in the label store in place of --inputs.",
+            rich_help_panel=FILES,
+        ),
     ] = False,
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
     text_column: TextColumn = None,
     lower_bound: Annotated[
-        float, typer.Option(min=0, max=1, help="Lower bound of alpha in training.")
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="The lowest value that alpha may take in training.",
+            rich_help_panel=RUNNING,
+        ),
     ] = 0.5,
-    replicates: Annotated[int, typer.Option(min=50, help="Bootstrap replicates.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the whole audit as JSON.")] = False,
+    replicates: Annotated[
+        int,
+        typer.Option(
+            min=50,
+            help="The number of bootstrap samples behind the intervals.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = 1000,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
-    """Measure a teacher on a few gold labels, before anyone trains anything.
+    """Measure a teacher on your gold labels, before you train anything.
 
-    Reports how good and how well calibrated the teacher is, how far its labels can be trusted and
-    where, whether V is like the pool and unknown to the teacher, and a method with the reasons for
-    it; also when the labels are better left alone. With inputs, or embeddings, a model of the gold
-    labels alone is compared with the teacher.
+    The audit reports how often the teacher is right and how well calibrated it is, where its labels
+    can be trusted, whether the gold examples resemble the pool, and whether the teacher may have
+    been trained on them. It ends with a recommended method and the reasons for it, or with the
+    advice not to use these labels. With --inputs or --embeddings, it also compares the teacher with
+    a model trained on the gold labels alone.
     """
+    say_first(f"Auditing the labels in {store}.", quiet=json)
     import orjson
     from rich.console import Console
 
@@ -91,7 +134,7 @@ def audit(
     from noisyteacher.pipeline import FileOptions
 
     if embeddings and inputs is not None:
-        raise InputError("--inputs and --embeddings exclude each other.")
+        raise InputError("Use either --inputs or --embeddings, not both.")
     labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())
     read = partial(read_gold, labels=labels, id_column=id_column, label_column=label_column)
     options = FileOptions(id_column, text_column, label_column)
@@ -110,7 +153,12 @@ def audit(
             replicates=replicates,
             seed=seed,
         )
-    typer.echo(orjson.dumps(result.to_dict()).decode() if json else result.summary())
+    if json:
+        typer.echo(orjson.dumps(result.to_dict()).decode())
+        return
+    typer.echo(result.summary())
+    files = ("--gold", gold, "--pool", "POOL", "--labels", store)
+    say_next("noisyteacher", "distill", *files, "--out", "runs/student")
 
 
 def _with_teacher_labels(gold: Gold, labels: TeacherLabels) -> Gold:

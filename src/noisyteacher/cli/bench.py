@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisyteacher.cli.common import Device, json_line, results_table, this_command, wide_console
+from noisyteacher.cli.bench_recipe import (
+    folder_name,
+    with_models,
+    with_second_generation,
+    with_students,
+    with_training,
+)
+from noisyteacher.cli.common import (
+    FILES,
+    OUTPUT,
+    RUNNING,
+    STUDENTS,
+    TEACHER,
+    TRAINING,
+    Device,
+    Json,
+    Minutes,
+    json_line,
+    results_table,
+    say_first,
+    say_next,
+    this_command,
+    wide_console,
+)
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +39,7 @@ if TYPE_CHECKING:
     from noisyteacher.bench.plan import RunPlan
 
 EPILOG = (
-    "**Examples:** `noisyteacher bench digits --smoke` · "
+    "**Examples:** `noisyteacher bench digits --quick` · "
     "`noisyteacher bench cifar100 --labeled 5000 --epochs 60 --trials 1 --data DIR` · "
     "`noisyteacher bench tables results/*.jsonl --out results`"
 )
@@ -27,103 +48,250 @@ _TABLES = "tables"
 
 
 def bench(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or `tables`.")],
+    recipe: Annotated[
+        str, typer.Argument(help="The name of a recipe, or `tables` to make tables from results.")
+    ],
     files: Annotated[
-        list[Path] | None, typer.Argument(help="With `tables`: files of results rows.")
+        list[Path] | None,
+        typer.Argument(help="With `tables`: the results.jsonl files to read."),
     ] = None,
-    labeled: Annotated[str | None, typer.Option(help="Sizes of A, as in 5000,7500.")] = None,
-    methods: Annotated[
+    labeled: Annotated[
         str | None,
         typer.Option(
-            help='As in "SLaM();Vanilla(hard=True)"; or sets, as in "floor;rivals"; or your own, '
-            'as in "my_losses:MyLoss(beta=2)".'
+            help="The numbers of labeled examples to run, separated by commas, for example "
+            "5000,7500.",
+            rich_help_panel=STUDENTS,
         ),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Splits to average over.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Of the students; their schedule scales.")
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<method>",
+            help="A method to train, for example 'SLaM()' or 'my_losses:MyLoss(beta=2)'; the name"
+            " of a set of methods, for example rivals; or several of these separated by "
+            "semicolons. Can be given several times.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = None,
-    teacher_epochs: Annotated[int | None, typer.Option(min=1, help="Of the teacher.")] = None,
-    pretrain_epochs: Annotated[
-        int | None, typer.Option(min=0, help="Of the student on A; 0: random weights.")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Batch of all; Adam's rate grows with its root.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(help="Peak rate of the students.")] = None,
-    weight_decay: Annotated[
-        float | None, typer.Option(min=0, help="Of the students; Adam's is decoupled.")
-    ] = None,
-    gold_weight_decay: Annotated[
-        float | None,
-        typer.Option(min=0, help="Of the teacher and of pre-training, in the same way."),
-    ] = None,
-    gold_repeat: Annotated[
+    trials: Annotated[
         int | None,
-        typer.Option(min=1, help="Gold rows come up so often for each time that pool rows do."),
+        typer.Option(
+            min=1,
+            help="The number of random splits to average over.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = None,
     student: Annotated[
         str | None,
         typer.Option(
-            help='As in "ResNetCifar(depth=20)"; an encoder\'s folder; or package.module:name, a '
-            "network of your own, which is imported and run."
+            help="The model to train, for example 'ResNetCifar(depth=20)', the folder of an "
+            "encoder, or package.module:name for a network of your own, which is imported and "
+            "run.",
+            rich_help_panel=STUDENTS,
         ),
     ] = None,
-    teacher: Annotated[str | None, typer.Option(help="In the same way.")] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="A label store that stands in for the teacher.")
-    ] = None,
     second_generation: Annotated[
-        str | None, typer.Option(help="Methods that learn what finished students say.")
+        str | None,
+        typer.Option(
+            help="Methods that are trained on the labels of finished students, separated by "
+            "semicolons.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = None,
     first: Annotated[
-        str, typer.Option(help="The method of those finished students.")
+        str,
+        typer.Option(
+            help="With --second-generation: the method of the students that provide the labels.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = "Consistency(SLaM())",
-    first_students: Annotated[int, typer.Option(min=1, help="How many of them.")] = 2,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Everything tiny: seconds.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder that holds the datasets.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder for decoded images.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run: runs/RECIPE.")] = None,
+    first_students: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="With --second-generation: how many students provide the labels.",
+            rich_help_panel=STUDENTS,
+        ),
+    ] = 2,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="The model of the teacher, in the same form as --student.",
+            rich_help_panel=TEACHER,
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="A label store to use in place of the labels of a trained teacher.",
+            rich_help_panel=TEACHER,
+        ),
+    ] = None,
+    teacher_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many epochs the teacher is trained for.",
+            rich_help_panel=TEACHER,
+        ),
+    ] = None,
+    gold_weight_decay: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="The weight decay of the teacher and of pre-training (decoupled for Adam).",
+            rich_help_panel=TEACHER,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many epochs the students are trained for. The learning-rate schedule is "
+            "scaled to match.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    pretrain_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="How many epochs the student is pre-trained on the labeled examples. With 0, "
+            "students start from random weights.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The batch size of all models. For Adam, the learning rate is scaled with its "
+            "square root.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(
+            help="The peak learning rate of the students.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    weight_decay: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="The weight decay of the students (decoupled for Adam).",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    gold_repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How often each gold example is shown for every time that a pool example is "
+            "shown.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of the data set, or the folder that holds it (default: "
+            "NOISYTEACHER_DATA).",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder in which decoded images are kept.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Run a tiny version that takes seconds, to test the set-up. Its numbers mean "
+            "nothing.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Show what would run and for how long, and run nothing.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    minutes: Minutes = None,
     device: Device = None,
-    cohort: Annotated[int, typer.Option(min=1, help="Students that share a GPU at a time.")] = 8,
-    minutes: Annotated[
-        float | None, typer.Option(help="Stop cleanly after so many; start again to go on.")
+    cohort: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many students share a GPU at a time.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = 8,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="The random seed (default: the one of the recipe).",
+            rich_help_panel=RUNNING,
+        ),
     ] = None,
     track: Annotated[
-        str | None, typer.Option(help="tensorboard, wandb or mlflow, divided by commas.")
+        str | None,
+        typer.Option(
+            help="Where to log the training curves: tensorboard, wandb or mlflow, separated by "
+            "commas.",
+            rich_help_panel=RUNNING,
+        ),
     ] = None,
     allow_dirty: Annotated[
         bool,
         typer.Option(
-            "--allow-dirty", help="Run even if the package's source has uncommitted changes."
+            "--allow-dirty",
+            help="Run even if the source of this package has uncommitted changes.",
+            rich_help_panel=RUNNING,
         ),
     ] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Say what would run and for how long; run nothing.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON lines.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of the run (default: runs/RECIPE).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Run a recipe of the paper: teacher, stored labels, and one results row per student.
+    """Run one of the paper's experiments: a teacher, its stored labels, and one row per student.
 
-    Killed or stopped, it goes on where it was when started again with the same folder. Settings
-    that a row does not tell, such as another student, join the recipe's name in the rows.
-    `noisyteacher bench tables FILES --out DIR` makes tables and figures from rows alone.
+    The same command continues a run that was stopped. Settings that are not columns of a results
+    row, such as another student, become part of the recipe's name in the rows. `noisyteacher bench
+    tables FILES --out DIR` makes tables and figures from results files.
     """
+    say_first(f"Preparing {recipe}.", quiet=json or not _speaks())
     if recipe == _TABLES:
         _make_tables(files or [], out or Path("results"), json)
         return
     if files:
-        raise InputError(f"{str(files[0])!r} is one word too many; files belong to `bench tables`.")
-    chosen = _models(recipe, teacher, student, smoke)
-    chosen = _students(chosen, labeled, methods, trials).with_student(epochs, gold_repeat)
-    chosen = _training(chosen, teacher_epochs, pretrain_epochs, batch, lr, seed)
+        raise InputError(f"Unexpected argument {str(files[0])!r}: only `bench tables` takes files.")
+    chosen = with_models(recipe, teacher, student, quick)
+    chosen = with_students(chosen, labeled, ";".join(method or ()), trials).with_student(
+        epochs, gold_repeat
+    )
+    chosen = with_training(chosen, teacher_epochs, pretrain_epochs, batch_size, lr, seed)
     if weight_decay is not None:
         chosen = chosen.with_weight_decay(weight_decay)
     if gold_weight_decay is not None:
         chosen = chosen.with_gold_weight_decay(gold_weight_decay)
     if second_generation is not None:
-        chosen = _second(chosen, second_generation, first, first_students)
+        chosen = with_second_generation(chosen, second_generation, first, first_students)
     if labels is not None:
         chosen = chosen.variant(f"labels={labels.resolve().name}")
     options: dict[str, Any] = {
@@ -136,121 +304,13 @@ def bench(
         "trackers": tuple(track.split(",")) if track else (),
         "quiet": json,
     }
-    folder = out or Path("runs") / _folder_name(chosen.name)
+    folder = out or Path("runs") / folder_name(chosen.name)
     if plan:
         _show_plan(chosen, folder, options, json)
         return
-    if not smoke and not allow_dirty:
+    if not quick and not allow_dirty:
         _refuse_uncommitted_source()
     _run(chosen, folder, options, json)
-
-
-# -- the recipe -----------------------------------------------------------------------------------
-
-
-def _models(name: str, teacher: str | None, student: str | None, smoke: bool) -> Recipe:
-    from noisyteacher.bench.recipe import smoke as shrunk
-    from noisyteacher.bench.recipes import find_recipe, parse_model
-
-    models = [parse_model(text) if text else None for text in (teacher, student)]
-    recipe = find_recipe(name, *models)
-    for role, text in (("teacher", teacher), ("student", student)):
-        if text:
-            # Where an encoder lies is nobody's business but this machine's.
-            told = text.strip() if "(" in text else Path(text).resolve().name
-            recipe = recipe.variant(f"{role}={told}")
-    return shrunk(recipe) if smoke else recipe
-
-
-def _training(
-    recipe: Recipe,
-    teacher_epochs: int | None,
-    pretrain_epochs: int | None,
-    batch: int | None,
-    lr: float | None,
-    seed: int | None,
-) -> Recipe:
-    """Settings that join the recipe's name."""
-    if teacher_epochs is not None:
-        training = replace(recipe.teacher_training, epochs=teacher_epochs)
-        recipe = recipe.variant(f"teacher_epochs={teacher_epochs}", teacher_training=training)
-    if pretrain_epochs is not None:
-        if recipe.pretraining is None and pretrain_epochs:
-            raise InputError(f"The recipe {recipe.name!r} has no pre-training to lengthen.")
-        pretraining = recipe.pretraining and replace(
-            recipe.pretraining, epochs=max(pretrain_epochs, 1)
-        )
-        recipe = recipe.variant(
-            f"pretrain_epochs={pretrain_epochs}",
-            pretraining=pretraining if pretrain_epochs else None,
-        )
-    if batch is not None:
-        recipe = recipe.with_batch(batch)
-    if lr is not None:
-        if not 0 < lr < math.inf:
-            raise InputError(f"--lr must be a finite number above 0, not {lr}.")
-        training = recipe.student_training
-        optimizer = replace(training.optimizer, lr=lr)
-        recipe = recipe.variant(
-            f"lr={lr:g}", student_training=replace(training, optimizer=optimizer)
-        )
-    return recipe if seed in (None, recipe.seed) else recipe.variant(f"seed={seed}", seed=seed)
-
-
-def _students(
-    recipe: Recipe, labeled: str | None, methods: str | None, trials: int | None
-) -> Recipe:
-    """What every row tells by itself."""
-    from noisyteacher.bench.method_sets import parse_methods
-
-    changes: dict[str, Any] = {}
-    if labeled is not None:
-        changes["labeled"] = _sizes(labeled)
-        if recipe.at_most is not None:
-            # A smoke run has few rows: a real command tries out with --smoke put behind it.
-            fits, small = recipe.at_most // 2, max(recipe.labeled)
-            cut = (size if size <= fits else small for size in changes["labeled"])
-            changes["labeled"] = tuple(dict.fromkeys(cut))
-    if methods is not None:
-        changes["methods"] = parse_methods(methods)
-        # Arms of another weight decay are there for the methods that the recipe gives them.
-        alike = (arm for arm in recipe.arms if arm.weight_decay is None)
-        changes["arms"] = tuple(replace(arm, methods=None) for arm in alike)
-    if trials is not None:
-        changes["trials"] = trials
-    return replace(recipe, **changes)
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(part.replace("_", "")) for part in text.split(",") if part.strip())
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) < 1:
-        raise InputError(
-            f"--labeled takes sizes of A divided by commas, as 5000,7500, not {text!r}."
-        )
-    return tuple(dict.fromkeys(sizes))
-
-
-def _second(recipe: Recipe, methods: str, first: str, students: int) -> Recipe:
-    from noisyteacher.bench import Generation
-    from noisyteacher.bench.method_sets import parse_methods
-    from noisyteacher.methods import Consistency, SLaM, import_method
-
-    generation = Generation(import_method(first), parse_methods(methods), students)
-    usual = Generation(Consistency(SLaM()), generation.methods)
-    if generation == usual:
-        return replace(recipe, second=generation)
-    return recipe.variant(f"first={students}x{generation.first!r}", second=generation)
-
-
-def _folder_name(recipe: str) -> str:
-    kept = "".join(sign if sign.isalnum() or sign in "-._=" else "-" for sign in recipe)
-    return kept.strip("-")[:120]
-
-
-# -- what it does ---------------------------------------------------------------------------------
 
 
 def _refuse_uncommitted_source() -> None:
@@ -258,8 +318,8 @@ def _refuse_uncommitted_source() -> None:
 
     if not source_is_committed():
         raise InputError(
-            "The source of noisyteacher has uncommitted changes, so that no commit could make its "
-            "rows again; commit them, or add --allow-dirty."
+            "The source of noisyteacher has uncommitted changes, so the results could not be "
+            "reproduced from a commit. Commit the changes, or add --allow-dirty."
         )
 
 
@@ -284,11 +344,14 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
         console.print(results_table(rows))
     stopped = stopped_students(recipe, rows, folder)
     for name, reason in stopped.items():
-        console.print(f"{name} gets no row: {reason}.", soft_wrap=True)
+        console.print(f"{name} has no result, because {reason}.", soft_wrap=True)
     missing = len(missing_students(recipe, rows)) - len(stopped)
     if missing:
-        console.print(f"{missing} students have no row yet; the same command goes on with them.")
-    console.print(f"Rows, labels, checkpoints and the page: {folder}", soft_wrap=True)
+        console.print(f"{missing} students are not finished. Run the same command to continue.")
+    console.print(f"Results: {folder}", soft_wrap=True)
+    if rows:
+        rows_file = folder / "results.jsonl"
+        say_next("noisyteacher", "bench", "tables", rows_file, "--out", folder / "tables")
 
 
 def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
@@ -302,8 +365,9 @@ def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool
         typer.echo(json_line(made.as_json()))
         return
     wide_console().print(_plan_table(made))
-    typer.echo(f"About {_duration(made.seconds)} in all; {made.done} students are done already.")
+    typer.echo(f"About {_duration(made.seconds)} in all; {made.done} students are finished.")
     typer.echo(f"Estimated from {made.source}.")
+    typer.echo("Next: run the same command without --plan.")
 
 
 def _speaks() -> bool:

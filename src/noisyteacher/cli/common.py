@@ -1,4 +1,4 @@
-"""What the verbs share: options, warnings as lines, the console, the table of results.
+"""What the verbs share: options and their panels, the first and the last line, tables, warnings.
 
 Libraries that take seconds to import are imported inside functions, so that ``--help`` is quick.
 """
@@ -16,22 +16,119 @@ import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperCommand, TyperOption
 
-from noisyteacher.core.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning, warn
 
 if TYPE_CHECKING:
     from noisyteacher.bench.result_lines import Line
     from noisyteacher.runs import Row
 
+# The panels of `--help`, in the order in which a user needs them.
+FILES = "Files"
+TEACHER = "Teacher"
+STUDENTS = "Students and methods"
+TRAINING = "Training"
+COLUMNS = "Columns, classes and images"
+RUNNING = "Running"
+OUTPUT = "Output"
+
 IdColumn = Annotated[
-    str | None, typer.Option(help="The column of ids (default: id; without one, row numbers).")
+    str | None,
+    typer.Option(
+        help="The column that holds the ids. By default it is called id; a file without such a "
+        "column is numbered by row.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 LabelColumn = Annotated[
-    str | None, typer.Option(help="The column of true labels (default: label).")
+    str | None,
+    typer.Option(
+        help="The column that holds the true labels (default: label).", rich_help_panel=COLUMNS
+    ),
 ]
-TextColumn = Annotated[str | None, typer.Option(help="The column of texts (default: text).")]
-ImageSize = Annotated[int | None, typer.Option(min=1, help="Side to which images are brought.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda if any).")]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(help="The column that holds the texts (default: text).", rich_help_panel=COLUMNS),
+]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Resize all images to this height and width, in pixels.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="Where to compute: cpu, cuda or cuda:N (default: cuda if there is a GPU).",
+        rich_help_panel=RUNNING,
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Stop cleanly after this many minutes. The same command continues the run.",
+        rich_help_panel=RUNNING,
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="The random seed.", rich_help_panel=RUNNING)]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace the output if it exists already.", rich_help_panel=OUTPUT
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print the result as JSON and nothing else.", rich_help_panel=OUTPUT
+    ),
+]
+
+_RENAMED = {"--methods": "--method", "--smoke": "--quick", "--batch": "--batch-size"}
+
+
+class VerbCommand(TyperCommand):
+    """A verb whose flags show no type in `--help`, and that accepts options by their old names."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and parameter.is_flag:
+                parameter.metavar = ""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.metavar = ""  # type: ignore[unreachable, unused-ignore]
+        return option
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {name for parameter in self.params for name in parameter.opts}
+        return super().parse_args(ctx, [_with_current_name(word, known) for word in args])
+
+
+def _with_current_name(word: str, known: set[str]) -> str:
+    name, equals, value = word.partition("=")
+    new = _RENAMED.get(name)
+    if new is None or new not in known or name in known:
+        return word
+    warn(f"{name} is now called {new}.")
+    return new + equals + value
+
+
+def say_first(text: str, quiet: bool = False) -> None:
+    """Print what the verb is about to do, before the libraries that take seconds to import."""
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+def say_next(*words: object) -> None:
+    """Print the command that usually follows; words in capitals are for the user to replace."""
+    typer.echo(f"Next: {shlex.join(map(str, words))}")
 
 
 def this_command() -> str:

@@ -1,4 +1,4 @@
-"""``noisyteacher distill``: your gold file, your pool and your teacher's labels to a student."""
+"""``noisyteacher distill``: train a student from a gold file, a pool and a teacher's labels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noisyteacher.cli.common import (
+    COLUMNS,
+    FILES,
+    OUTPUT,
+    STUDENTS,
+    TEACHER,
+    TRAINING,
     Device,
     IdColumn,
     ImageSize,
+    Json,
     LabelColumn,
+    Minutes,
+    Seed,
     TextColumn,
     json_line,
+    say_first,
+    say_next,
     text_table,
     this_command,
     warnings_as_lines,
@@ -39,114 +50,184 @@ def distill(
     gold: Annotated[
         Path,
         typer.Option(
-            help="Examples with true labels: a .csv, .jsonl or .parquet file with the columns id, "
-            "text (or numbers: a table) and label; or a folder with one folder of images per class."
+            help="Examples with true labels: a .csv, .tsv, .jsonl or .parquet file with the "
+            "columns id, label, and either text or numbers; or a folder with one subfolder of "
+            "images per class.",
+            rich_help_panel=FILES,
         ),
     ],
     pool: Annotated[
-        Path, typer.Option(help="Examples without labels, of the same kind; labels are ignored.")
+        Path,
+        typer.Option(
+            help="Examples of the same kind without labels. A label column in it is ignored.",
+            rich_help_panel=FILES,
+        ),
     ],
     labels: Annotated[
         list[Path],
         typer.Option(
-            help="What the teacher said of the pool and of the gold (or --val) examples: a label "
-            "store, or probabilities (.npy in the order gold, pool; .csv, .tsv or .parquet with "
-            "ids). Repeatable."
+            metavar="<path>",
+            help="The teacher's labels of the pool and of the gold (or --val) examples: a label "
+            "store made by `import` or `label`, a .csv, .tsv or .parquet file of probabilities "
+            "with ids, or a .npy file whose rows are the gold examples followed by the pool. Can "
+            "be given several times.",
+            rich_help_panel=FILES,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the run; the student comes into student/.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The folder of the run. The student is saved in its subfolder student/.",
+            rich_help_panel=OUTPUT,
+        ),
+    ],
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labeled examples that only measure the finished students.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     val: Annotated[
         Path | None,
         typer.Option(
-            help="V: labeled examples that the teacher never saw. Give it if the teacher was "
-            "trained on gold examples; then only V measures it."
+            help="Labeled examples that the teacher was not trained on. They are needed if the "
+            "teacher was trained on the gold examples, and then only they measure the teacher.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     selection: Annotated[
         Path | None,
         typer.Option(
-            help="S: labeled examples that judge students and are never trained on (default: folds "
-            "of the gold examples; for networks, a part of them)."
+            help="Labeled examples that students are compared on and never trained on. By default"
+            " the gold examples are used, in folds; for networks, some of them are set aside.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     teacher_saw_gold: Annotated[
         bool,
         typer.Option(
-            "--teacher-saw-gold", help="The teacher was trained on gold examples; needs --val."
+            "--teacher-saw-gold",
+            help="The teacher was trained on the gold examples. This requires --val.",
+            rich_help_panel=TEACHER,
         ),
     ] = False,
-    test: Annotated[
-        Path | None, typer.Option(help="Labeled examples for a last word; they choose nothing.")
-    ] = None,
+    logits: Annotated[
+        bool,
+        typer.Option(
+            "--logits",
+            help="The numbers in the --labels files are logits, not probabilities.",
+            rich_help_panel=TEACHER,
+        ),
+    ] = False,
     student: Annotated[
         str,
         typer.Option(
-            help="auto; linear or mlp (text, tables); embeddings, with an encoder (text); "
-            "resnet20, resnet56, ... (images), resnet18 or resnet50 (photographs), mobilenet; for "
-            "text, a Hugging Face encoder's name or folder; or package.module:name, a network of "
-            "your own, which is imported and run."
+            help="The model to train. For texts: linear, mlp, embeddings (with --encoder), or the"
+            " name or folder of a Hugging Face encoder. For tables: linear or mlp. For images: "
+            "resnet20, resnet56, mobilenet; resnet18 or resnet50 for photographs. For a network "
+            "of your own: package.module:name, which is imported and run.",
+            rich_help_panel=STUDENTS,
         ),
     ] = "auto",
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="The name or folder of the frozen encoder for --student embeddings.",
+            rich_help_panel=STUDENTS,
+        ),
+    ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="Try this method, such as 'SLaM(hard=True)', not the defaults; one of your own as "
-            "'my_losses:MyLoss(beta=2)'."
+            metavar="<method>",
+            help="Train this method instead of the default ones, for example 'SLaM(hard=True)', "
+            "or one of your own, 'my_losses:MyLoss(beta=2)'. Can be given several times.",
+            rich_help_panel=STUDENTS,
         ),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Also train vanilla, teacher-free and other rivals.")
+        bool,
+        typer.Option(
+            "--compare",
+            help="Also train other methods for comparison: plain distillation, methods that need "
+            "no teacher, and the strongest alternatives.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only gold labels and the method the audit recommends.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Train only on gold labels alone and with the method that the audit recommends.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = False,
     generations: Annotated[
-        int, typer.Option(min=1, help="2: the students label the pool anew and teach once more.")
+        int,
+        typer.Option(
+            min=1,
+            help="With 2, the first students label the pool again and teach a second generation.",
+            rich_help_panel=STUDENTS,
+        ),
     ] = 1,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="The frozen encoder of the student embeddings: a folder or a name."),
-    ] = None,
     folds: Annotated[
-        int, typer.Option(min=2, help="Folds of the gold examples that judge linear students.")
+        int,
+        typer.Option(
+            min=2,
+            help="The number of folds of the gold examples in which linear students are compared.",
+            rich_help_panel=TRAINING,
+        ),
     ] = 5,
     metric: Annotated[
-        str, typer.Option(help="What judges linear students: accuracy or macro_f1.")
+        str,
+        typer.Option(
+            help="What linear students are compared by: accuracy or macro_f1.",
+            rich_help_panel=TRAINING,
+        ),
     ] = "accuracy",
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of each student (default: by kind of data).")
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many epochs each network is trained for. The default depends on the data.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
+    flip: Annotated[
+        bool,
+        typer.Option(
+            help="Whether images may be mirrored during training. Use --no-flip for digits, "
+            "letters and anything else that has a left and a right.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = True,
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Class names of .npy probabilities, with commas between, or a .json file with a "
-            "list of them."
+            help="The class names of .npy probabilities, separated by commas, or a .json file "
+            "with a list of them.",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
-    logits: Annotated[
-        bool, typer.Option("--logits", help="The numbers in a --labels file are logits.")
-    ] = False,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     image_size: ImageSize = None,
-    flip: Annotated[
-        bool, typer.Option(help="Whether images may be mirrored (not so for digits or letters).")
-    ] = True,
     device: Device = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop cleanly after so many minutes.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    minutes: Minutes = None,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
-    """Train a student on your gold labels and your teacher's labels of the pool.
+    """Train a student on your gold labels and on the teacher's labels of the pool.
 
-    Students of gold labels alone are always trained too, and the verdict says whether the teacher
-    was worth it. Linear students (texts by default) are blended; all gold examples judge them in
-    folds. Networks are judged on S, split off the gold examples unless given, and the best is
-    kept. Started again with the same files, the run goes on where it was.
+    Students that use the gold labels alone are always trained too, and the verdict says whether the
+    teacher's labels were worth using. Linear students (the default for texts) are averaged with
+    weights, and compared on all gold examples by cross-validation. Networks are compared on gold
+    examples that are set aside, and the best one is kept. The same command continues a run that was
+    stopped.
     """
+    say_first("Reading the examples and the teacher's labels.", quiet=json)
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.methods import import_method
     from noisyteacher.pipeline import DistillSettings, FileOptions, gather, run_distill
@@ -154,8 +235,8 @@ def distill(
 
     if teacher_saw_gold and val is None:
         raise InputError(
-            "A teacher that was trained on the gold examples cannot be measured on them: give "
-            "--val with labeled examples that it never saw."
+            "A teacher that was trained on the gold examples cannot be measured on them. Use "
+            "--val to give labeled examples that it was not trained on."
         )
     say = _quiet if json else _say
     settings = DistillSettings(
@@ -192,8 +273,8 @@ def distill(
 def _show(done: Distilled | CrossFitted, out: Path, notes: list[str], json: bool) -> None:
     if not done.finished:
         names = [outcome.candidate.name for outcome in getattr(done, "outcomes", ())]
-        text = f"Time is up: {len(names)} students are trained. "
-        text += "Start the same command again to go on."
+        text = f"The time is up; {len(names)} students are trained. "
+        text += "Run the same command again to continue."
         typer.echo(json_line({"finished": False, "trained": names}) if json else text)
         return
     page = _write_report(done, out, notes)
@@ -204,12 +285,8 @@ def _show(done: Distilled | CrossFitted, out: Path, notes: list[str], json: bool
     console = wide_console()
     console.print(_table(done))
     console.print(done.verdict(), soft_wrap=True, highlight=False, markup=False)
-    console.print(
-        f"Student: {out / 'student'}   Card: {out / 'student' / 'README.md'}   Report: {page}",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
-    )
+    typer.echo(f"Student: {out / 'student'}\nReport: {page}")
+    say_next("noisyteacher", "predict", out / "student", "NEW", "--out", "predictions.csv")
 
 
 def _write_report(done: Distilled | CrossFitted, out: Path, notes: list[str]) -> Path:

@@ -7,37 +7,48 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import json_line
+from noisyteacher.cli.common import (
+    OUTPUT,
+    STUDENTS,
+    Json,
+    Overwrite,
+    json_line,
+    say_first,
+)
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onnx`"
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="STUDENT", help="A saved student's folder.")],
-    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="STUDENT", help="The folder of a saved student.")
+    ],
+    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.", rich_help_panel=OUTPUT)],
     student: Annotated[
         str | None,
         typer.Option(
-            help="A student that is a network of your own: package.module:name, which is imported "
-            "and run."
+            help="If the student is a network of your own: package.module:name, which is imported"
+            " and run.",
+            rich_help_panel=STUDENTS,
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
     """Write a student as one ONNX file that ONNX Runtime runs with the same outputs.
 
-    Normalization is inside the file. Its input is `image` (uint8, rows × height × width × 3),
-    `table` (float32, rows × features), or for texts what the featurizer beside the student makes
-    of them. Needs `pip install 'noisyteacher[onnx]'`.
+    Normalization is part of the file. Its input is called `image` (uint8, rows × height × width ×
+    3) or `table` (float32, rows × features); for texts it is the output of the featurizer in the
+    student's folder. This needs `pip install 'noisyteacher[onnx]'`.
     """
+    say_first(f"Exporting {folder}.", quiet=json)
     from noisyteacher.pipeline import load_student
     from noisyteacher.pipeline.defaults import import_network
     from noisyteacher.pipeline.onnx_export import export_onnx, input_names
 
     if onnx.exists() and not overwrite:
-        raise InputError(f"{onnx} exists already; --overwrite would replace it.")
+        raise InputError(f"{onnx} exists already; add --overwrite to replace it.")
     loaded = load_student(folder, None if student is None else import_network(student))
     export_onnx(loaded, onnx)
     summary = {
@@ -46,8 +57,11 @@ def export(
         "classes": list(loaded.classes),
         "bytes": onnx.stat().st_size,
     }
-    text = (
-        f"{onnx}: {summary['bytes']:,} bytes, from {', '.join(input_names(loaded))} to logits "
-        f"of {len(loaded.classes)} classes."
+    if json:
+        typer.echo(json_line(summary))
+        return
+    typer.echo(
+        f"{onnx}: {summary['bytes']:,} bytes. Its inputs are {', '.join(input_names(loaded))}; its "
+        f"output is the logits of {len(loaded.classes)} classes.\n"
+        f"Next: load it with onnxruntime.InferenceSession({str(onnx)!r})."
     )
-    typer.echo(json_line(summary) if json else text)

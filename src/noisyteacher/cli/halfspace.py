@@ -1,4 +1,4 @@
-"""``noisyteacher halfspace``: the paper's theory, measured."""
+"""``noisyteacher halfspace``: the theory of the paper, tested by experiment."""
 
 from __future__ import annotations
 
@@ -12,46 +12,92 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 
-from noisyteacher.cli.common import json_line, text_table, wide_console
+from noisyteacher.cli.common import (
+    OUTPUT,
+    RUNNING,
+    Json,
+    Minutes,
+    Seed,
+    json_line,
+    say_first,
+    text_table,
+    wide_console,
+)
 
 if TYPE_CHECKING:
     from noisyteacher.halfspace.study import Study
 
-EPILOG = "**Example:** `noisyteacher halfspace --smoke --out runs/halfspace-smoke`"
+EPILOG = "**Example:** `noisyteacher halfspace --quick --out runs/halfspace-quick`"
 
+STUDY = "Study"
 _DEFAULT_OUT = Path("runs/halfspace")
 
 
 def halfspace(
-    smoke: Annotated[bool, typer.Option("--smoke", help="Everything small: seconds.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = _DEFAULT_OUT,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Run a small version that takes seconds, to try it out.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="The folder of the run.", rich_help_panel=OUTPUT)
+    ] = _DEFAULT_OUT,
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="Where points lie: near-margin, ball, sphere, gaussian; repeatable."),
+        typer.Option(
+            metavar="<shape>",
+            help="How the points are distributed: near-margin, ball, sphere or gaussian. Can be "
+            "given several times.",
+            rich_help_panel=STUDY,
+        ),
     ] = None,
-    margin: Annotated[float | None, typer.Option(help="γ of the base point, in (0, 1].")] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="The margin γ from which each sweep starts, in (0, 1].", rich_help_panel=STUDY
+        ),
+    ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="ε of the base point: the error asked for.")
+        float | None,
+        typer.Option(
+            help="The target error ε from which each sweep starts.", rich_help_panel=STUDY
+        ),
     ] = None,
-    noise: Annotated[float | None, typer.Option(help="η of the base point, below ½.")] = None,
-    runs: Annotated[int | None, typer.Option(help="Independent runs of each learner.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="At most so many samples a run.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    minutes: Annotated[
-        float | None, typer.Option(help="Stop cleanly after so many minutes.")
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            help="The noise rate η from which each sweep starts, below ½.", rich_help_panel=STUDY
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON lines.")] = False,
+    runs: Annotated[
+        int | None,
+        typer.Option(help="The number of independent runs per learner.", rich_help_panel=STUDY),
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(help="The most samples that one run may use.", rich_help_panel=STUDY),
+    ] = None,
+    seed: Seed = 0,
+    device: Annotated[
+        str, typer.Option(help="Where to compute: cpu or cuda.", rich_help_panel=RUNNING)
+    ] = "cpu",
+    minutes: Minutes = None,
+    json: Json = False,
 ) -> None:
-    """Measure samples to error ε against γ, ε and noise for SLaM and four rivals, and draw it.
+    """Measure how many samples SLaM and four other learners need to learn a halfspace.
 
-    Fits the exponents beside the proved ones, tries the theorem's guarantee on a grid, checks when
-    the population loss has the truth as its minimiser, and draws the landscape, the errors and the
-    two claims of the proof. Started again in the same folder it goes on where it was.
+    The study varies the margin γ, the target error ε and the noise rate, and puts the fitted
+    exponents beside the proved ones. It also tests the theorem's guarantee on a grid, checks when
+    the true halfspace minimizes the population loss, and draws the figures. The same command
+    continues a run that was stopped.
     """
+    say_first("Starting the halfspace study.", quiet=json)
     from noisyteacher.halfspace.study import Study, smoke_study
 
-    study = smoke_study() if smoke else Study()
+    study = smoke_study() if quick else Study()
     given: dict[str, Any] = {
         "shapes": tuple(shape) if shape else None,
         "margin": margin,
@@ -87,12 +133,14 @@ def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> No
         console.print(f"- {caveat}")
     missing = len(missing_cells(study, out))
     if missing:
-        console.print(f"Stopped with {missing} cells to go: start again to go on.")
-    console.print(f"Rows and pictures: {out} ({time.monotonic() - started:.0f} s)", soft_wrap=True)
+        console.print(f"{missing} cells are left. Run the same command again to continue.")
+    took = f"({time.monotonic() - started:.0f} s)"
+    console.print(f"Results: {out} {took}", soft_wrap=True)
+    console.print(f"Next: open the figures in {out / 'figures'}", soft_wrap=True)
 
 
 def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:
-    """Show each finished cell: a bar on a terminal, a line elsewhere, nothing for machines."""
+    """Show each finished cell: a bar on a terminal, a line elsewhere, nothing if quiet."""
     from noisyteacher.core.progress import ProgressDisplay
 
     with ProgressDisplay(quiet=quiet, every_line=True) as display:

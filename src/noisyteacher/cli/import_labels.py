@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisyteacher.cli.common import (
+    COLUMNS,
+    OUTPUT,
+    TEACHER,
+    IdColumn,
+    Json,
+    Overwrite,
+    say_first,
+    say_next,
+)
 from noisyteacher.core.errors import InputError, first_few, warn
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.labels.importers import ClassAnswers, LlmImport
 
+ANSWERS = "Answers of an LLM"
 _ANSWER_FILES = (".jsonl", ".ndjson", ".json")
 _LOOKED_AT = 20
 _SHOWN = 6
@@ -36,91 +47,153 @@ def import_labels(
         list[Path],
         typer.Argument(
             exists=True,
-            help="Teacher outputs: answers of an LLM as OpenAI, Anthropic, Gemini, Ollama or a "
-            "compatible server give them (.jsonl, or a folder of .json files); .csv, .tsv, .jsonl "
-            "or .parquet tables of probabilities or labels; .npy or .npz arrays.",
+            help="The teacher's outputs: responses of an LLM in the format of OpenAI, Anthropic, "
+            "Gemini, Ollama or a compatible server (.jsonl, or a folder of .json files); tables "
+            "of probabilities or labels (.csv, .tsv, .jsonl, .parquet); or arrays (.npy, .npz).",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the new label store.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder of the new label store.", rich_help_panel=OUTPUT)
+    ],
     classes: Annotated[
         str | None,
-        typer.Option(help="Class names with commas between, or a .json file with synonyms."),
+        typer.Option(
+            help="The class names, separated by commas, or a .json file with the names and their "
+            "synonyms.",
+            rich_help_panel=COLUMNS,
+        ),
     ] = None,
     ids: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="Ids of the rows: a .npy file, or text, one a line."
+            exists=True,
+            dir_okay=False,
+            help="The ids of the rows: a .npy file, or a text file with one id per line.",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="Tables: the column of ids (default: id).")
-    ] = None,
-    list_column: Annotated[
-        str | None, typer.Option(help="Tables: the column of lists, one value per class.")
-    ] = None,
+    id_column: IdColumn = None,
     label_column: Annotated[
         str | None,
-        typer.Option(help="Tables of one label per row: its column (default: label and the like)."),
+        typer.Option(
+            help="Tables with one label per row: the column that holds the label (default: label,"
+            " prediction or a similar name).",
+            rich_help_panel=COLUMNS,
+        ),
     ] = None,
     confidence_column: Annotated[
         str | None,
         typer.Option(
-            help="Tables of one label per row: the column of its probability, 0 to 1 (default: "
-            "confidence, probability or score)."
+            help="Tables with one label per row: the column that holds its probability, from 0 to"
+            " 1 (default: confidence, probability or score).",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
-    logits: Annotated[bool, typer.Option("--logits", help="The numbers are logits.")] = False,
+    list_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Tables: the column that holds a list with one value per class.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = None,
     int_ids: Annotated[
-        bool, typer.Option("--int-ids", help="Ids are whole numbers, also if written as text.")
+        bool,
+        typer.Option(
+            "--int-ids",
+            help="Read the ids as whole numbers, even if they are stored as text.",
+            rich_help_panel=COLUMNS,
+        ),
     ] = False,
-    k: Annotated[int | None, typer.Option(help="Classes to store per row (default: all).")] = None,
-    teacher: Annotated[str | None, typer.Option(help="The teacher's name, for the record.")] = None,
-    revision: Annotated[str | None, typer.Option(help="The teacher's revision.")] = None,
+    logits: Annotated[
+        bool,
+        typer.Option(
+            "--logits",
+            help="The numbers are logits, not probabilities.",
+            rich_help_panel=TEACHER,
+        ),
+    ] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="Logits are divided by it; otherwise for the record.")
+        float | None,
+        typer.Option(
+            help="The teacher's temperature. Logits are divided by it; otherwise it is only "
+            "recorded in the store.",
+            rich_help_panel=TEACHER,
+        ),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="The name of the teacher, recorded in the store.", rich_help_panel=TEACHER
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(
+            help="The revision of the teacher, recorded in the store.", rich_help_panel=TEACHER
+        ),
     ] = None,
     choices: Annotated[
         str | None,
         typer.Option(
-            help="Answers: the first option of a multiple-choice prompt, A, 1 or 0, where the "
-            "options are the classes in their order."
+            help="For multiple-choice prompts whose options are the classes in order: the name of"
+            " the first option (A, 1 or 0).",
+            rich_help_panel=ANSWERS,
         ),
     ] = None,
     answer_key: Annotated[
         str | None,
-        typer.Option(help="Answers in JSON: the key of the class (default: label and the like)."),
+        typer.Option(
+            help="For answers in JSON: the key that holds the class (default: label, class or a "
+            "similar name).",
+            rich_help_panel=ANSWERS,
+        ),
     ] = None,
     write_synonyms: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="Answers: write the most frequent ones that name no class to this .json file, to "
-            "be filled in and given as --classes.",
+            help="Write the most frequent answers that name no class to this .json file. Complete"
+            " it and pass it as --classes.",
+            rich_help_panel=ANSWERS,
         ),
     ] = None,
     allow_rejected: Annotated[
         bool,
         typer.Option(
             "--allow-rejected",
-            help="Answers: make a store even if more than a tenth of them name no class.",
+            help="Write the store even if more than a tenth of the answers name no class.",
+            rich_help_panel=ANSWERS,
         ),
     ] = False,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Go on after lines that cannot be read.")
+        bool,
+        typer.Option(
+            "--skip-bad",
+            help="Skip lines that cannot be read instead of stopping at them.",
+            rich_help_panel=ANSWERS,
+        ),
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            help="How many of the most likely classes to store per row (default: all).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
-    """Turn a teacher's outputs into a label store.
+    """Convert a teacher's outputs into a label store.
 
-    Answers of an LLM: with log-probabilities, those of the tokens that name a class are its
-    probability, and what no class got is kept as missing mass; otherwise the class that the text
-    names is the label. Examples without a label are listed with the reason beside the store, in a
-    file that ends in .rejected.jsonl.
+    Answers of an LLM: if there are log-probabilities, each class gets the probability of the tokens
+    that name it, and the probability of all other answers is kept as missing mass. Otherwise the
+    label is the class that the text names. Examples without a label are listed, with the reason, in
+    a file next to the store that ends in .rejected.jsonl.
 
-    Tables of one label per row: the label has the probability in the column of confidences, and
-    the other classes share the rest; without such a column it has all.
+    Tables with one label per row: the label gets the probability in the confidence column, and the
+    other classes share the rest. Without such a column, the label gets all of it.
     """
+    say_first("Reading the teacher's outputs.", quiet=json)
     import orjson
 
     from noisyteacher.labels.importers import (
@@ -147,13 +220,15 @@ def import_labels(
         )
     _check_options(kind, list_column, one_label)
     if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; --overwrite would replace it.")
+        raise InputError(f"{out} exists already; add --overwrite to replace it.")
     id_values = None if ids is None else read_ids(ids)
     settings = ImportSettings(logits, int_ids, k, teacher, revision, temperature)
     answers = None
     if kind == "answers":
         if names is None:
-            raise InputError("answers of an LLM need --classes, to know which answers to look for.")
+            raise InputError(
+                "Answers of an LLM need --classes, which names the answers to look for."
+            )
         with _reading(files, quiet=json) as on_block:
             answers = import_llm(
                 files,
@@ -187,7 +262,11 @@ def import_labels(
     if answers is None:
         rejected_path(out).unlink(missing_ok=True)  # of the store that was replaced
     summary = _summary(out, labels, answers)
-    typer.echo(orjson.dumps(summary).decode() if json else _in_words(summary))
+    if json:
+        typer.echo(orjson.dumps(summary).decode())
+    else:
+        typer.echo(_in_words(summary))
+        say_next("noisyteacher", "audit", out, "--gold", "GOLD")
     if summary.get("never_named"):
         warn(
             f"No answer names {first_few(summary['never_named'])}; if the LLM used other words for "
@@ -206,7 +285,7 @@ def _files(sources: list[Path]) -> list[Path]:
             continue
         inside = sorted(path for path in source.rglob("*") if kind_of(path) in _ANSWER_FILES)
         if not inside:
-            raise InputError(f"{source} holds no files {', '.join(_ANSWER_FILES)}.")
+            raise InputError(f"{source} contains no {', '.join(_ANSWER_FILES)} files.")
         files += inside
     return files
 
@@ -223,7 +302,7 @@ def _kind(files: list[Path], one_label: bool, names: ClassAnswers | None) -> str
         raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(OUTPUTS)}.")
     found = {kind for kind in kinds.values() if kind is not None}
     if len(found) > 1 or (found == {"array"} and len(files) > 1):
-        raise InputError("several files must all be .jsonl, or all tables.")
+        raise InputError("Several files must be either all .jsonl files or all tables.")
     return found.pop()
 
 
@@ -231,14 +310,14 @@ def _only_for_answers(**options: object) -> None:
     for name, value in options.items():
         if value:
             option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} is for an LLM's answers in .jsonl or .json files only.")
+            raise InputError(f"{option} can only be used with answers of an LLM (.jsonl, .json).")
 
 
 def _check_options(kind: str, list_column: str | None, one_label: bool) -> None:
     if list_column is not None and kind != "table":
-        raise InputError("--list-column is for tables only.")
+        raise InputError("--list-column can only be used with tables.")
     if one_label and kind != "table":
-        raise InputError("--label-column and --confidence-column are for tables only.")
+        raise InputError("--label-column and --confidence-column can only be used with tables.")
 
 
 @contextmanager

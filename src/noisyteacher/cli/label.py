@@ -1,4 +1,4 @@
-"""``noisyteacher label``: bulk inference with a model of yours, into a label store."""
+"""``noisyteacher label``: label many examples with a model, and store its predictions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.common import Device, IdColumn, ImageSize, TextColumn, json_line
+from noisyteacher.cli.common import (
+    COLUMNS,
+    OUTPUT,
+    RUNNING,
+    Device,
+    IdColumn,
+    ImageSize,
+    Json,
+    Overwrite,
+    TextColumn,
+    json_line,
+    say_first,
+    say_next,
+)
 from noisyteacher.core.errors import InputError, warn
 
 if TYPE_CHECKING:
@@ -18,6 +31,8 @@ if TYPE_CHECKING:
     from noisyteacher.pipeline.endpoint import Endpoint, EndpointTeacher, Estimate
     from noisyteacher.pipeline.labeling import LabelingProgress
 
+LLM = "LLM at an endpoint (openai:MODEL)"
+
 EPILOG = """
 **Example:** `noisyteacher label runs/mine/student pool.csv --out labels --csv predictions.csv`
 
@@ -25,9 +40,9 @@ EPILOG = """
 
 **Example:** `noisyteacher label my_teacher:logits gold.csv pool.csv --classes neg,pos --out labels`
 
-where `my_teacher.py` in the current folder has `def logits(ids, inputs)` that returns logits, not
-probabilities: an array (rows, classes); `numpy.log` of probabilities will do. This runs your own
-code.
+Here `my_teacher.py` is a file in the current folder with a function `logits(ids, inputs)` that
+returns an array of shape (rows, classes). It must return logits, not probabilities; `numpy.log` of
+probabilities is fine. This runs your own code.
 """
 
 
@@ -35,54 +50,57 @@ def label(
     model: Annotated[
         str,
         typer.Argument(
-            help="A saved student's folder, a Hugging Face text classifier's folder or name, "
-            "openai:MODEL at an OpenAI-compatible endpoint, or package.module:function, which is "
-            "imported and run."
+            help="The folder of a saved student; the folder or name of a Hugging Face text "
+            "classifier; openai:MODEL at an OpenAI-compatible endpoint; or "
+            "package.module:function, which is imported and run."
         ),
     ],
     sources: Annotated[
         list[Path],
         typer.Argument(
-            help="Files or folders to label: .csv, .jsonl, .parquet, .npz, or image folders."
+            help="The files or folders to label: .csv, .jsonl, .parquet, .npz, or image folders."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the new label store.")],
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Class names with commas between, or a .json file with a list of them: for a "
-            "function's logits, or new names for a model's classes."
-        ),
-    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The folder of the new label store.", rich_help_panel=OUTPUT)
+    ],
     csv: Annotated[
         Path | None,
-        typer.Option(help="Also write a CSV file: id, label and its probability, a row each."),
+        typer.Option(
+            help="Also write a CSV file with the columns id, label and probability.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    k: Annotated[int | None, typer.Option(help="Classes to store per row (default: all).")] = None,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            help="How many of the most likely classes to store per row (default: all).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     embeddings: Annotated[
-        bool, typer.Option("--embeddings", help="Store the penultimate layer too (for VID).")
+        bool,
+        typer.Option(
+            "--embeddings",
+            help="Also store the activations of the penultimate layer, which VID needs.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     view_passes: Annotated[
         int,
-        typer.Option(min=0, help="Store mean and spread over so many random crops (UPS: 10)."),
-    ] = 0,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Examples at a time; halved where memory runs out.")
-    ] = 256,
-    shard_size: Annotated[
-        int | None,
         typer.Option(
-            min=1, help="Examples per shard: what a kill can cost (default: 8192; openai: 256)."
+            min=0,
+            help="Also store the mean and the deviation of the predictions over this many random "
+            "crops. UPS and Fidelity need them; 10 is usual.",
+            rich_help_panel=OUTPUT,
         ),
-    ] = None,
-    max_length: Annotated[
-        int, typer.Option(min=1, help="Tokens per text, for Hugging Face classifiers.")
-    ] = 256,
-    student: Annotated[
+    ] = 0,
+    classes: Annotated[
         str | None,
         typer.Option(
-            help="Where the folder holds a network of your own: package.module:name, which is "
-            "imported and run."
+            help="The class names, separated by commas, or a .json file with a list of them. They"
+            " name the columns of a function's logits, or rename the classes of a model.",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
     id_column: IdColumn = None,
@@ -90,69 +108,145 @@ def label(
     label_column: Annotated[
         str | None,
         typer.Option(
-            help="A column of true labels, which the model must not see (default: label)."
+            help="A column of true labels, which is hidden from the model (default: label).",
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
     image_size: ImageSize = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            help="If the folder holds a network of your own: package.module:name, which is "
+            "imported and run.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
+    max_length: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="The most tokens per text that a Hugging Face classifier reads.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = 256,
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many examples are labeled at a time. It is halved if memory runs out.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = 256,
+    shard_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many examples are saved at a time, and can be lost if the command is killed"
+            " (default: 8192; for openai: 256).",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
     device: Device = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random crops.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="The random seed of the crops.", rich_help_panel=RUNNING),
+    ] = 0,
     base_url: Annotated[
         str | None,
         typer.Option(
-            help="openai: the endpoint up to /v1 (default: OPENAI_BASE_URL, or OpenAI's own)."
+            help="The address of the endpoint, up to /v1 (default: OPENAI_BASE_URL, or OpenAI).",
+            rich_help_panel=LLM,
         ),
     ] = None,
     key_variable: Annotated[
-        str, typer.Option(help="openai: the environment variable that holds the key.")
+        str,
+        typer.Option(help="The environment variable that holds the API key.", rich_help_panel=LLM),
     ] = "OPENAI_API_KEY",
     prompt: Annotated[
         Path | None,
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="openai: a file with the prompt; {text}, {classes} and {examples} are filled in.",
+            help="A text file with the prompt, in which {text}, {classes} and {examples} are "
+            "replaced.",
+            rich_help_panel=LLM,
         ),
     ] = None,
     examples: Annotated[
         Path | None,
-        typer.Option(help="openai: a file of gold rows, some of which the prompt shows."),
+        typer.Option(
+            help="A file of labeled examples, some of which are shown in the prompt.",
+            rich_help_panel=LLM,
+        ),
     ] = None,
     shots: Annotated[
-        int, typer.Option(min=1, help="openai: how many gold rows per class the prompt shows.")
+        int,
+        typer.Option(
+            min=1,
+            help="How many labeled examples of each class are shown in the prompt.",
+            rich_help_panel=LLM,
+        ),
     ] = 2,
-    concurrency: Annotated[int, typer.Option(min=1, help="openai: requests at a time.")] = 8,
+    concurrency: Annotated[
+        int,
+        typer.Option(min=1, help="How many requests are sent at a time.", rich_help_panel=LLM),
+    ] = 8,
     requests_per_minute: Annotated[
-        float | None, typer.Option(min=0.001, help="openai: at most so many (default: no limit).")
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="The most requests that are sent per minute (default: no limit).",
+            rich_help_panel=LLM,
+        ),
     ] = None,
     retries: Annotated[
-        int, typer.Option(min=0, help="openai: how often to send a failing request again.")
+        int,
+        typer.Option(
+            min=0, help="How often a request that failed is sent again.", rich_help_panel=LLM
+        ),
     ] = 6,
     max_tokens: Annotated[
-        int, typer.Option(min=1, help="openai: tokens of an answer; reasoning needs many.")
+        int,
+        typer.Option(
+            min=1,
+            help="The most tokens in an answer. Reasoning models need many.",
+            rich_help_panel=LLM,
+        ),
     ] = 32,
     price: Annotated[
         str | None,
-        typer.Option(help="openai: prices of a million tokens in and out, as 0.15,0.60."),
+        typer.Option(
+            help="The prices of a million input tokens and of a million output tokens, for "
+            "example 0.15,0.60.",
+            rich_help_panel=LLM,
+        ),
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="openai: only tell what it would take.")
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Estimate the tokens, the time and the cost, and send no request.",
+            rich_help_panel=LLM,
+        ),
     ] = False,
     allow_rejected: Annotated[
         bool,
         typer.Option(
             "--allow-rejected",
-            help="openai: go on if more than a tenth of the answers name no class.",
+            help="Continue even if more than a tenth of the answers name no class.",
+            rich_help_panel=LLM,
         ),
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
-    """Label a dataset with a model, once, and store what it says.
+    """Label examples with a model, once, and store its predictions.
 
-    Finished shards wait in STORE.partial: started again after a kill, the command goes on where it
-    was, and the store appears only when it is whole. Rows without ids are named after their file,
-    pool/0, pool/1, ..., as `distill` names them.
+    Finished shards are kept in STORE.partial, so that the same command continues after it was
+    stopped; the store appears when all of it is there. Rows without ids are named after their file,
+    pool/0, pool/1 and so on, which is what `distill` expects.
     """
+    say_first(f"Loading {model}.", quiet=json)
     from noisyteacher.core.machine import choose_device
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.labels.importers import parse_classes
@@ -175,7 +269,7 @@ def label(
             max_tokens=max_tokens,
         )
         if names is None:
-            raise InputError(f"{model} needs --classes, to know what to ask for.")
+            raise InputError(f"{model} needs --classes, which names the answers to ask for.")
         shown = [] if examples is None else _shown(read_examples(examples, options), names, shots)
         teacher = llm = EndpointTeacher(
             model.removeprefix(PREFIX),
@@ -198,7 +292,7 @@ def label(
             network=None if student is None else import_network(student),
         )
         if estimate or price is not None:
-            raise InputError("--estimate and --price are for openai:MODEL.")
+            raise InputError("--estimate and --price can only be used with openai:MODEL.")
     parts = [read_examples(source, options, labeled=False) for source in sources]
     if llm is not None:
         texts = [str(text) for part in parts for text in llm.arrange(part).inputs]
@@ -244,11 +338,15 @@ def label(
         "seconds": round(time.monotonic() - began, 2),
     }
     text = f"{len(labels)} rows, {labels.num_classes} classes, in {summary['seconds']} s: {out}"
-    typer.echo(json_line(summary) if json else text)
+    if json:
+        typer.echo(json_line(summary))
+        return
+    typer.echo(text)
+    say_next("noisyteacher", "audit", out, "--gold", "GOLD")
 
 
 def _shown(gold: Dataset, classes: ClassAnswers, shots: int) -> list[tuple[str, str]]:
-    """The first few gold rows of each class, the classes by turns."""
+    """The first few gold rows of each class, with the classes in alternation."""
     from noisyteacher.io.classes import label_numbers
 
     numbers = label_numbers(
@@ -274,7 +372,9 @@ def _estimate_in_words(estimate: Estimate, endpoint: Endpoint, price: str | None
     try:
         price_in, price_out = map(float, price.split(","))
     except ValueError:
-        raise InputError(f"--price is two numbers, as in 0.15,0.60, not {price!r}.") from None
+        raise InputError(
+            f"--price takes two numbers, for example 0.15,0.60, not {price!r}."
+        ) from None
     return f"{told}, about {estimate.cost(price_in, price_out):.2f} at these prices."
 
 

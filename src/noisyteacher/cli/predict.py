@@ -1,4 +1,4 @@
-"""``noisyteacher predict``: a student's classes and probabilities for a file of examples."""
+"""``noisyteacher predict``: classify a file of examples with a saved student."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from noisyteacher.cli.common import IdColumn, TextColumn, json_line
+from noisyteacher.cli.common import (
+    OUTPUT,
+    IdColumn,
+    Json,
+    Overwrite,
+    TextColumn,
+    json_line,
+    say_first,
+    say_next,
+)
 from noisyteacher.core.errors import InputError
 
 EPILOG = """
@@ -17,23 +26,36 @@ EPILOG = """
 
 
 def predict(
-    student: Annotated[Path, typer.Argument(help="A saved student's folder.")],
-    file: Annotated[Path, typer.Argument(help="Examples of the kind that it was trained on.")],
-    out: Annotated[Path, typer.Option(help="The .csv, .jsonl or .parquet file to write.")],
+    student: Annotated[Path, typer.Argument(help="The folder of a saved student.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="The examples to classify, of the kind the student was trained on."),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="The .csv, .jsonl or .parquet file to write.", rich_help_panel=OUTPUT),
+    ],
     abstain_below: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Leave the class empty where its probability is lower."),
+        typer.Option(
+            min=0,
+            max=1,
+            help="Leave the class empty where its probability is lower than this.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = 0.0,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    overwrite: Overwrite = False,
+    json: Json = False,
 ) -> None:
-    """Write the class of every example in a file, and its probability.
+    """Write the most likely class of every example in a file, and its probability.
 
-    With `--abstain-below` the summary says what that would have done on held-out gold examples, if
-    the student was cross-fitted.
+    With `--abstain-below`, the summary also says how many held-out gold examples would have been
+    left empty and how many of the others would have been right, if the student was compared by
+    cross-validation.
     """
+    say_first(f"Loading the student {student}.", quiet=json)
     from noisyteacher.data import read_examples
     from noisyteacher.io.user_tables import FileOptions
     from noisyteacher.pipeline import load_student
@@ -44,7 +66,7 @@ def predict(
     )
 
     if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; --overwrite would replace it.")
+        raise InputError(f"{out} exists already; add --overwrite to replace it.")
     loaded = load_student(student)
     columns = loaded.inputs.columns
     files = FileOptions(id_column=id_column, text_column=text_column)
@@ -58,7 +80,11 @@ def predict(
         "left_out": left_out,
         "on_held_out_gold_rows": held_out_effect(loaded, abstain_below),
     }
-    typer.echo(json_line(summary) if json else _in_words(summary, abstain_below))
+    if json:
+        typer.echo(json_line(summary))
+        return
+    typer.echo(_in_words(summary, abstain_below))
+    say_next("noisyteacher", "export", student, "--onnx", "student.onnx")
 
 
 def _in_words(summary: dict[str, Any], threshold: float) -> str:

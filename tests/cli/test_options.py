@@ -1,0 +1,121 @@
+"""What all verbs share: their help, names of options, the first line and the next command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from noisyteacher.cli import app
+from noisyteacher.cli.common import VerbCommand
+
+GROUP: Any = typer.main.get_command(app)
+OPTIONS = [
+    (verb, parameter)
+    for verb, command in GROUP.commands.items()
+    for parameter in command.params
+    if parameter.name != "help"
+]
+NAMES = [f"{verb}-{parameter.name}" for verb, parameter in OPTIONS]
+
+
+@pytest.mark.parametrize(("verb", "parameter"), OPTIONS, ids=NAMES)
+def test_every_option_is_explained_in_sentences(verb: str, parameter: Any) -> None:
+    text = parameter.help
+    assert text
+    assert text[0].isupper(), text
+    assert text.endswith("."), text
+
+
+@pytest.mark.parametrize("verb", GROUP.commands)
+def test_help_has_no_types_of_flags_and_fits_80_columns(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(app, [verb, "--help"])
+    assert result.exit_code == 0
+    assert "<bool>" not in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_one_option_has_one_name_and_one_shape() -> None:
+    found: dict[str, set[bool]] = {}
+    for _, parameter in OPTIONS:
+        for name in parameter.opts:
+            found.setdefault(name, set()).add(getattr(parameter, "is_flag", False))
+    assert not {"--methods", "--smoke", "--batch"} & found.keys()
+    assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
+
+
+def test_old_names_work_and_name_the_new_ones() -> None:
+    small = typer.Typer()
+
+    @small.command(cls=VerbCommand)
+    def verb(
+        method: list[str] = typer.Option([], "--method"),  # noqa: B008
+        quick: bool = typer.Option(False, "--quick"),
+    ) -> None:
+        typer.echo(f"{method} {quick}")
+
+    with pytest.warns(UserWarning, match=r"is now called --(method|quick)\.") as notes:
+        result = CliRunner().invoke(small, ["--methods=a;b", "--method", "c", "--smoke"])
+    assert result.stdout == "['a;b', 'c'] True\n"
+    assert [str(note.message) for note in notes] == [
+        "--methods is now called --method.",
+        "--smoke is now called --quick.",
+    ]
+
+
+def test_a_name_that_a_verb_has_is_not_renamed() -> None:
+    small = typer.Typer()
+
+    @small.command(cls=VerbCommand)
+    def verb(batch: int = 0, batch_size: int = 0) -> None:
+        typer.echo(f"{batch} {batch_size}")
+
+    assert CliRunner().invoke(small, ["--batch", "3"]).stdout == "3 0\n"
+
+
+def test_the_first_line_comes_before_the_slow_imports(tmp_path: Path) -> None:
+    """Each verb that computes says what it does before torch is imported."""
+    code = (
+        "import sys, typer\n"
+        "from noisyteacher.cli import common, main\n"
+        "def stop(text, quiet=False):\n"
+        "    assert text.endswith('.') and not quiet, text\n"
+        "    assert 'torch' not in sys.modules and 'sklearn' not in sys.modules\n"
+        "    sys.exit(7)\n"
+        "from noisyteacher.cli import audit, bench, distill, export, halfspace\n"
+        "from noisyteacher.cli import import_labels, label, predict\n"
+        "for verb in (audit, bench, distill, export, halfspace, import_labels, label, predict):\n"
+        "    verb.say_first = stop\n"
+        "codes = []\n"
+        "for line in sys.argv[1:]:\n"
+        "    sys.argv = ['noisyteacher', *line.split()]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        codes.append(end.code)\n"
+        "assert codes == [7] * 8, codes\n"
+    )
+    (tmp_path / "store").mkdir()
+    (tmp_path / "gold.csv").write_text("id,label\n1,a\n")
+    commands = (
+        "audit store --gold gold.csv",
+        "bench digits",
+        "distill --gold gold.csv --pool gold.csv --labels store --out run",
+        "export store --onnx out.onnx",
+        "halfspace",
+        "import gold.csv --out labels",
+        "label store gold.csv --out labels",
+        "predict store gold.csv --out out.csv",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
