@@ -198,7 +198,7 @@ def test_two_processes_stop_together(tmp_path: Path) -> None:
 def test_a_student_that_cannot_go_on_is_named(tmp_path: Path) -> None:
     result = bench(*DIGITS, "--lr", 1e30, "--out", tmp_path)
     assert result.exit_code == 0
-    assert result.stdout.count("gets no row: the loss became nan in epoch 1") == 2
+    assert result.stdout.count("has no result, because the loss became nan in epoch 1") == 2
     assert "goes on with them" not in result.stdout
 
 

@@ -96,7 +96,7 @@ def test_minutes_stop_it_and_it_goes_on(tmp_path: Path) -> None:
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     cut = run(*on(folder), "--out", out, *FAST, "--minutes", 0)
     assert cut.exit_code == 0, cut.output
-    assert "Time is up" in cut.stdout
+    assert "The time is up; " in cut.stdout
     assert not (out / "student").exists()
     assert printed(*on(folder), "--out", out, *FAST)["kept"]
     assert (out / "student").exists()

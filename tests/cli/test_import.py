@@ -99,7 +99,9 @@ def test_tables_of_one_label_per_row(tmp_path: Path) -> None:
     assert (labels.ids.tolist(), labels.probs.tolist()) == ([7, 8], [[0, 1], [1, 0]])
     np.save(tmp_path / "x.npy", np.full((1, 2), 0.5))
     out = ("--out", tmp_path / "c")
-    assert "--confidence-column are for tables" in refused(tmp_path / "x.npy", *named, *out)
+    assert "--confidence-column can only be used with tables" in refused(
+        tmp_path / "x.npy", *named, *out
+    )
     told = refused(tmp_path / "p.jsonl", "--classes", "cat,bird", "--label-column", "label", *out)
     assert "has the labels 'dog', which are not among the teacher's classes 'cat', 'bird'" in told
 
@@ -120,6 +122,7 @@ def test_the_summary_in_words(tmp_path: Path) -> None:
         "most frequent answers without a class: 'Mixed' (1)",
         "1 rows answered off-list, kept by their mass",
         f"listed in {tmp_path / 'labels.rejected.jsonl'}",
+        f"Next: noisyteacher audit {tmp_path / 'labels'} --gold GOLD",
     ]
 
 
@@ -151,10 +154,13 @@ def test_what_the_command_line_refuses(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("a\n")
     assert "need --classes" in refused(BATCH, *out)
     assert "must end in one of .npy, .npz" in refused(tmp_path / "x.txt", *out)
-    assert "all be .jsonl, or all tables" in refused(BATCH, tmp_path / "x.npy", *out)
-    assert "all be .jsonl, or all tables" in refused(tmp_path / "x.npy", tmp_path / "x.npy", *out)
-    assert "--skip-bad is for" in refused(tmp_path / "x.npy", "--skip-bad", *out)
-    assert "--list-column is for tables" in refused(BATCH, *TWO, "--list-column", "x", *out)
+    assert "either all .jsonl files or all tables" in refused(BATCH, tmp_path / "x.npy", *out)
+    array = tmp_path / "x.npy"
+    assert "either all .jsonl files or all tables" in refused(array, array, *out)
+    assert "--skip-bad can only be used with answers" in refused(array, "--skip-bad", *out)
+    assert "--list-column can only be used with tables" in refused(
+        BATCH, *TWO, "--list-column", "x", *out
+    )
     assert "not with logits" in refused(BATCH, *TWO, "--logits", *out)
     assert "1 ids were given, but" in refused(BATCH, *TWO, "--ids", tmp_path / "x.txt", *out)
     assert run("nowhere.jsonl", *TWO, *out).exit_code == 2
@@ -258,7 +264,7 @@ def test_a_folder_of_responses_is_one_source(tmp_path: Path) -> None:
     assert summary["rejected"] == {"refused": 1, "error": 1}
     (tmp_path / "empty").mkdir()
     told = refused(tmp_path / "empty", *NEWS, "--out", tmp_path / "x")
-    assert "holds no files .jsonl, .ndjson, .json" in told
+    assert "contains no .jsonl, .ndjson, .json files" in told
 
 
 def test_too_many_unmatched_answers_make_no_store(tmp_path: Path) -> None:
@@ -296,12 +302,12 @@ def test_options_for_answers_are_refused_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,cat,dog\na,0.75,0.25\n")
     for option in (["--choices", "A"], ["--answer-key", "x"], [ANY], ["--write-synonyms", "x"]):
         told = refused(tmp_path / "p.csv", *option, "--out", tmp_path / "x")
-        assert told.startswith(f"{option[0]} is for an LLM's answers")
+        assert told.startswith(f"{option[0]} can only be used with answers of an LLM")
 
 
 def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
     result = run(FIXTURES / "plain.jsonl", *NEWS, "--out", tmp_path / "labels")
-    assert result.stdout.splitlines()[2:] == [
+    assert result.stdout.splitlines()[2:-1] == [
         "understood: 6 by class, 2 by JSON, 1 by prose",
         "no log-probabilities: labels without a stated confidence are hard",
         "1 ids have several answers; their shares count",

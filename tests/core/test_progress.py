@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from noisyteacher.core import progress
@@ -68,6 +70,34 @@ def test_a_bar_for_each_piece_of_work_and_lines_above_them(
     shown = capsys.readouterr().err
     for part in ("one", "1/4", "loss 0.5", "[a line] with brackets", "two", "2/4", "loss 0.25"):
         assert part in shown
+
+
+def test_a_terminal_of_80_columns_shows_name_bar_number_and_time_on_one_line(
+    terminal: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "Consistency(inner=SLaM(hard=True, per_class=True, lower_bound=0.7)), trial 12"
+    with ProgressDisplay() as display:
+        display.update_total("All students", 3, 26)
+        display.update(name, 17, 40, numbers="81.2 %")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    line = next(line for line in reversed(shown.splitlines()) if line.startswith("Consistency"))
+    assert len(line) <= 80
+    for part in ("Consistency(inner=SLaM(", "…", "━", "17/40", "81.2 %", "-:--"):
+        assert part in line, line
+
+
+def test_finished_lines_disappear_and_the_total_stays(
+    terminal: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ProgressDisplay() as display:
+        display.update_total("All students", 0, 2)
+        display.update("one", 4, 4)
+        display.update_total("All students", 1, 2)
+        display.update("two", 1, 4)
+        capsys.readouterr()
+        names = [task.description for task in display._bars.tasks]
+    assert names == ["All students", "two"]
 
 
 @pytest.mark.parametrize("on_a_terminal", [False, True])

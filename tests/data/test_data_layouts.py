@@ -161,6 +161,10 @@ def test_acl_imdb(tmp_path: Path) -> None:
             folder.mkdir(parents=True)
             (folder / "0_9.txt").write_text(f"{part} {text}", encoding="utf-8")
     data = load_dataset("imdb", data=tmp_path)
+    own = load_dataset("imdb", data=tmp_path / "aclImdb")
+    assert own.ids.tolist() == data.ids.tolist()
+    with pytest.raises(InputError, match=r"No dataset 'cifar10': .* or the one above it"):
+        load_dataset("cifar10", data=tmp_path / "aclImdb")
     assert data.classes == ("neg", "pos")
     assert data.inputs == ["train awful", "train great, très bien"]
     assert data.y.tolist() == [0, 1]

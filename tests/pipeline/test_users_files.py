@@ -332,3 +332,11 @@ def test_columns_beside_texts_are_left_out_with_a_word(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns | index | numbers), path)
     with pytest.warns(NoisyTeacherWarning, match="'where', 'stars', 'embedding' are left out"):
         assert read_examples(path, labeled=False).inputs == ["x", "y"]
+
+
+def test_networks_for_images_are_refused_for_texts() -> None:
+    from noisyteacher.pipeline.defaults import featurizer_for
+
+    for name in ("resnet20", "resnet18", "mobilenet"):
+        with pytest.raises(InputError, match=f"'{name}' is a network for images"):
+            featurizer_for(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -83,7 +84,6 @@ def test_plain_lines_off_a_terminal(capsys) -> None:
     toy = make_toy()
     train(toy.job("student", PlainCE()), toy.data, small(2))
     printed = capsys.readouterr().err
-    assert "student: epoch 2/2" in printed
-    assert "examples/s" in printed
+    assert re.search(r"student: epoch 2 of 2, loss \d\.\d+, test accuracy \d+\.\d+ %", printed)
     assert "s left" in printed
     assert "\x1b" not in printed

@@ -19,6 +19,7 @@ from torch import Tensor
 from noisyteacher.bench.recipe import Recipe
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.machine import choose_device
+from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import (
     Dataset,
     Featurizer,
@@ -72,6 +73,7 @@ class BenchRun:
     processes: Processes
     options: RunOptions
     deadline: float = math.inf
+    progress: ProgressDisplay | None = None
 
     @property
     def folder(self) -> Path:
@@ -169,6 +171,7 @@ class BenchRun:
             trackers=self.options.trackers,
             minutes=self.minutes_left,
             quiet=self.options.quiet,
+            progress=self.progress,
         )
 
 

@@ -76,6 +76,17 @@ class PlannedStudent:
         parts += [f"generation{self.generation}"] if self.generation > 1 else []
         return "_".join(str(part) for part in parts if part != "")
 
+    @property
+    def title(self) -> str:
+        """What progress calls it; only what differs between the students of the recipe."""
+        recipe, arm = self.recipe, self.arm.name
+        parts = [repr(self.method)]
+        parts += [arm] if arm else []
+        parts += [f"{self.labeled} labels"] if len(recipe.labeled) > 1 else []
+        parts += [f"generation {self.generation}"] if self.generation > 1 else []
+        parts += [f"trial {self.trial + 1}"] if recipe.trials > 1 else []
+        return ", ".join(parts)
+
     def job(self, problem: Problem, labels: TeacherLabels | None) -> Job:
         """Its method fitted on V and prepared; ``problem.init`` holds the pre-trained weights."""
         pretrained = self.arm.pretrained and self.recipe.starts_pretrained(self.method)
@@ -85,6 +96,7 @@ class PlannedStudent:
             labels if SOFT_LABELS in self.method.needs else None,
             seed=self.seed,
             val_role=self.arm.val_role,
+            title=self.title,
         )
 
     def row(self, trained: Trained, teacher_accuracy: float | None, device: torch.device) -> Row:

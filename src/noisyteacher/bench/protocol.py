@@ -22,13 +22,14 @@ from sklearn.metrics import f1_score
 from noisyteacher.auditing import audit
 from noisyteacher.bench.bench_run import BenchRun, RunOptions, claim_folder, open_run
 from noisyteacher.bench.figures import draw_alpha_curve
-from noisyteacher.bench.plan import PlannedStudent, cohorts, missing_students
+from noisyteacher.bench.plan import PlannedStudent, cohorts, missing_students, planned_students
 from noisyteacher.bench.recipe import LOGISTIC, Arm, Recipe
 from noisyteacher.bench.teacher import StartingPoint, make_starting_point, second_generation_labels
 from noisyteacher.choose.floor import STRENGTHS, FeatureMatrix, feature_matrix, fit_floor
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.files import slug, write_atomic
 from noisyteacher.core.machine import hardware
+from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.tensors import gather_rows
@@ -70,9 +71,14 @@ def run_recipe(
     options = RunOptions(
         data, cache, labels, device, minutes, cohort, tuple(trackers), quiet, picture_shape
     )
-    with open_run(recipe, out, options, lock=True) as run:
+    with (
+        open_run(recipe, out, options, lock=True) as opened,
+        ProgressDisplay(quiet=quiet or not opened.leads) as progress,
+    ):
+        run = replace(opened, progress=progress)
         _check_models(run)
         claim_folder(run)
+        _show_total(run)
         for labeled in recipe.labeled:
             if not _run_size(run, labeled):
                 break
@@ -80,6 +86,14 @@ def run_recipe(
             _save_comparison(run)
         names = {arm.recipe_name(recipe) for arm in recipe.arms}
         return [row for row in run.rows() if row.recipe in names]
+
+
+def _show_total(run: BenchRun) -> None:
+    """Show how many of the recipe's students are finished."""
+    if run.progress is not None:
+        total = sum(1 for _ in planned_students(run.recipe))
+        missing = len(missing_students(run.recipe, run.rows()))
+        run.progress.update_total("All students", total - missing, total)
 
 
 def _check_models(run: BenchRun) -> None:
@@ -145,6 +159,7 @@ def _train_students(
                 row = student.row(trained, start.teacher_accuracy, run.device)
                 _save_predictions(run, row, trained)
                 run.run_folder.append(row)
+        _show_total(run)
         if run.leads:
             _save_comparison(run)
         # The engine stops before an epoch that would end too late: what is left helps nobody.

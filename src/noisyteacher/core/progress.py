@@ -1,4 +1,4 @@
-"""How far a piece of work is: bars on a terminal, a line now and then elsewhere."""
+"""Progress of the work: bars on a terminal, and a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -28,8 +29,10 @@ _BlockT = TypeVar("_BlockT", bound=Sized)
 class ProgressDisplay:
     """Progress on stderr, as a context manager; ``quiet`` shows nothing.
 
-    ``in_bytes`` counts in kB and MB. ``every_line`` prints a line for each update where there is
-    no terminal; otherwise the first and the last are printed, and one every ten seconds.
+    A terminal shows a line for each piece of work in progress and, with ``update_total``, one for
+    all of it. A line disappears when its work is done, unless it is the only one. Elsewhere plain
+    lines are printed: the first, the last, and one every ten seconds, or all of them with
+    ``every_line``. ``in_bytes`` counts in kB and MB.
     """
 
     def __init__(
@@ -42,13 +45,18 @@ class ProgressDisplay:
         self._last_line = -math.inf
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=16),
             DownloadColumn() if in_bytes else MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}", markup=False, table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(compact=True),
             console=self._console,
             disable=not self._live,
+            expand=True,
         )
 
     def __enter__(self) -> Self:
@@ -79,9 +87,7 @@ class ProgressDisplay:
         time left, which is estimated from the time since the display began where not given.
         """
         if self._live:
-            if name not in self._tasks:
-                self._tasks[name] = self._bars.add_task(name, total=total, numbers=numbers)
-            self._bars.update(self._tasks[name], completed=done, total=total, numbers=numbers)
+            self._draw(name, done, total, numbers)
             return
         now = time.monotonic()
         due = self._every_line or now - self._last_line > SECONDS_BETWEEN_LINES
@@ -94,6 +100,18 @@ class ProgressDisplay:
                 seconds_left = (now - self._began) / done * (total - done)
             told += f", about {seconds_left:.0f} s left"
         self.say(told)
+
+    def update_total(self, name: str, done: int, total: int) -> None:
+        """All the work together, called ``name``, has reached ``done`` of ``total``."""
+        if self._live:
+            self._draw(name, done, total, "")
+
+    def _draw(self, name: str, done: int, total: int, numbers: str) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=total, numbers=numbers)
+        self._bars.update(self._tasks[name], completed=done, total=total, numbers=numbers)
+        if done >= total and len(self._tasks) > 1:
+            self._bars.remove_task(self._tasks.pop(name))
 
     def say(self, line: str) -> None:
         """Print one line, above the bars where there are any."""

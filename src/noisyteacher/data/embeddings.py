@@ -23,6 +23,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.hub import check_model_name
 from noisyteacher.core.progress import track
 from noisyteacher.data.cache import cache_folder
 from noisyteacher.data.views import TableViews
@@ -161,6 +162,7 @@ class Embeddings:
             raise InputError(
                 "An encoder needs transformers: install it with `pip install noisyteacher[hf]`."
             ) from error
+        check_model_name(self.encoder)
         try:
             return getattr(transformers, auto).from_pretrained(
                 self.encoder, trust_remote_code=False

@@ -145,13 +145,18 @@ def _locate(name_or_path: str | Path, data: str | Path | None) -> Path:
     folder = data or os.environ.get("NOISYTEACHER_DATA")
     names = (str(name_or_path), *_OTHER_NAMES.get(str(name_or_path), ()))
     places = [Path(folder).expanduser() / name for name in names] if folder else []
+    places += [Path(folder).expanduser()] if folder and Path(folder).name in names else []
     places.append(Path(name_or_path).expanduser())
     for place in places:
         if place.exists():
             return place
     looked = ", ".join(str(place) for place in places)
-    hint = "" if folder else "; give the data folder (data=, --data or NOISYTEACHER_DATA)"
-    raise InputError(f"No dataset {str(name_or_path)!r}: looked for {looked}{hint}.")
+    hint = (
+        "The folder may be the data set's own, called by one of these names, or the one above it."
+        if folder
+        else "Give its folder, or the one above it, as data=, --data or NOISYTEACHER_DATA."
+    )
+    raise InputError(f"No dataset {str(name_or_path)!r}: looked for {looked}. {hint}")
 
 
 def _recognize(place: Path, options: ReadOptions) -> Found:

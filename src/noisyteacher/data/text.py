@@ -20,6 +20,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.hub import check_model_name
 from noisyteacher.data.views import BagViews, EncoderViews, Views
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ def _load_tokenizer(name: str) -> Any:
         raise InputError(
             "Tokenizers need transformers: install it with `pip install noisyteacher[hf]`."
         ) from error
+    check_model_name(name)
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:

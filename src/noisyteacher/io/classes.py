@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ UNKNOWN = "-1"  # a label that is not known, as numbers have it
 WHOLE_NUMBER = r"(0|[1-9][0-9]{0,17})"
 _BOOLEANS = ("false", "true")
 _SHOWN = 3  # numbers that a warning explains
+_SEPARATORS = re.compile(r"[;|,]")
+_ONE_LABEL = "Each example must have exactly one label; multi-label data is not supported."
 
 
 def parse_classes(text: str) -> ClassAnswers:
@@ -176,6 +178,7 @@ def label_numbers(
         place |= _spelled_otherwise(strange, classes, synonyms or {})
         strange = [name for name in strange if name not in place]
     if strange:
+        refuse_several(strange, classes, where)
         raise InputError(
             f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
             f"classes {first_few(classes, 10)}."
@@ -270,12 +273,27 @@ def label_texts(column: Any, where: str) -> list[str | None]:
 
     White space around a label is left out; a label of nothing else is None, as an empty one is.
     """
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        raise InputError(f"{where} holds lists. {_ONE_LABEL}")
     if not may_be_labels(column.type):
         raise InputError(f"{where} holds {column.type}; labels are class names or whole numbers.")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    texts = column.cast(pa.string()).to_pylist()
-    return [None if text is None else text.strip() or None for text in texts]
+    raw = column.cast(pa.string()).to_pylist()
+    texts = [None if text is None else text.strip() or None for text in raw]
+    distinct = {text for text in texts if text is not None}
+    refuse_several(distinct, distinct, where)
+    return texts
+
+
+def refuse_several(texts: Iterable[str], classes: Collection[str], where: str) -> None:
+    """Refuse labels such as "sports;politics" where both parts are classes of their own."""
+    for text in sorted(texts):
+        parts = [part.strip() for part in _SEPARATORS.split(text)]
+        if len(parts) > 1 and all(part in classes for part in parts):
+            raise InputError(
+                f"{where} has the label {text!r}, which names several classes. {_ONE_LABEL}"
+            )
 
 
 def number_classes(

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.hub import check_model_name
 from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
@@ -68,6 +69,8 @@ class TextEncoder(ModelSpec):
 
     def _load(self, transformers: ModuleType) -> Any:
         """The Hugging Face model, in float32 and training mode."""
+        if self.pretrained or self.config is None:
+            check_model_name(self.path_or_name)
         auto = transformers.AutoModelForSequenceClassification
         try:
             if self.pretrained:

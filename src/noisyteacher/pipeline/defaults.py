@@ -36,6 +36,7 @@ HELP = (
     "Face encoder's name or folder; or package.module:name, a network of your own, which is "
     "imported and run"
 )
+_IMAGE_STUDENT = re.compile(r"resnet\d+|mobilenet")
 _IMAGENET_DEPTHS = (18, 50)
 _MOST_WORDS = 50_000  # of dense rows of texts
 _SMALLEST_BATCH = 32  # where the data is too small for 4 of the usual size
@@ -71,6 +72,11 @@ def featurizer_for(
         return Embeddings.cached(encoder)
     if isinstance(student, TextEncoder):
         return Tokens(student.path_or_name)
+    if isinstance(student, str) and _IMAGE_STUDENT.fullmatch(student):
+        raise InputError(
+            f"The student {student!r} is a network for images, and these examples are texts. Use "
+            "linear, mlp, embeddings (with an encoder), or a Hugging Face text encoder."
+        )
     if not isinstance(student, str) or student in (AUTO, "linear", "mlp"):
         return Tfidf()
     return Tokens(student)
@@ -119,10 +125,9 @@ def _image_student(student: str, inputs: InputFormat, classes: int) -> ModelSpec
         student = "resnet20" if inputs.crop is None else "resnet18"
     if student == "mobilenet":
         return MobileNet(classes=classes)
-    found = re.fullmatch(r"resnet(\d+)", student)
-    if found is None:
-        raise InputError(f"There is no student {student!r} of images; choose from: {HELP}.")
-    depth = int(found[1])
+    if _IMAGE_STUDENT.fullmatch(student) is None:
+        raise InputError(f"There is no student {student!r} for images; choose from: {HELP}.")
+    depth = int(student.removeprefix("resnet"))
     if depth in _IMAGENET_DEPTHS:
         return ResNetImageNet(depth, classes)
     return ResNetCifar(depth, classes)

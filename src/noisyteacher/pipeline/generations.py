@@ -59,7 +59,14 @@ def first_generation_jobs(
     if students < 1:
         raise InputError(f"A generation needs at least one student, not {students}.")
     return [
-        problem.job(f"{name}_{i}", method, labels, seed=_seed(seed, i), val_role="pool")
+        problem.job(
+            f"{name}_{i}",
+            method,
+            labels,
+            seed=_seed(seed, i),
+            val_role="pool",
+            title=f"{method!r}, first generation, student {i + 1}",
+        )
         for i in range(students)
     ]
 

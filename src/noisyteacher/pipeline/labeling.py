@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.hub import check_model_name
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Dataset, Tokens, Views
@@ -240,6 +241,7 @@ def _hugging_face(model: str, max_length: int) -> Student:
             "install it with `pip install 'noisyteacher[hf]'`."
         ) from error
     try:
+        check_model_name(model)
         config = AutoConfig.from_pretrained(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(

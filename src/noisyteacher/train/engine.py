@@ -10,7 +10,7 @@ import gc
 import math
 import time
 from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,13 +104,15 @@ def train(
     trackers: Sequence[str] = (),
     minutes: float | None = None,
     quiet: bool = False,
+    progress: ProgressDisplay | None = None,
 ) -> list[Trained]:
     """Train every job and return the students in the order of the jobs.
 
     With ``out``, checkpoints go to ``out/checkpoints``: a killed call, made again, goes on where
     it was, and finished students are not trained twice. ``minutes`` stops cleanly between epochs;
     after the first, none is begun that would likely end later.
-    ``cohort`` is how many students share a GPU at a time.
+    ``cohort`` is how many students share a GPU at a time. ``progress`` is a display that is shown
+    already, for callers that train in several calls.
     """
     jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
     names = [job.name for job in jobs]
@@ -122,11 +124,13 @@ def train(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with (
         processes_from_environment(where) as processes,
-        ProgressDisplay(quiet=quiet or not processes.leads) as progress,
+        ExitStack() as stack,
         torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
         _fast_kernels(where),
     ):
         processes.check_batch(config.batch_size)
+        if progress is None:
+            progress = stack.enter_context(ProgressDisplay(quiet=quiet or not processes.leads))
         open_to = open_trackers(folder, trackers) if processes.leads else []
         session = _Session(
             DeviceData.build(data, where),
@@ -245,8 +249,8 @@ class _Runner:
             history.failed = f"the loss became {loss} in epoch {epoch + 1}"
             self.run.load_state(self.good)
             self.session.progress.say(
-                f"{self.job.name}: {history.failed}; kept as it was after epoch "
-                f"{history.epochs_done}."
+                f"{self.job.title or self.job.name}: {history.failed}. Training stops, and the "
+                f"weights of epoch {history.epochs_done} are kept."
             )
             self.save()
             return
@@ -278,18 +282,18 @@ class _Runner:
 
     def _report(self, record: EpochRecord) -> None:
         history, epochs = self.history, self.session.config.epochs
-        told = f"loss {record.loss:.3f}"
+        accuracy, told = None, f"loss {record.loss:.3f}"
         if record.test is not None:
-            told += f"  test accuracy {record.test:.2f}"
+            accuracy, told = record.test, f"{told}, test accuracy {record.test:.2f} %"
         elif record.selection is not None:
-            told += f"  accuracy on S {record.selection:.2f}"
-        told += f"  {history.examples / max(history.seconds, 1e-9):,.0f} examples/s"
+            accuracy, told = record.selection, f"{told}, accuracy on S {record.selection:.2f} %"
+        title = self.job.title or self.job.name
         self.session.progress.update(
-            self.job.name,
+            title,
             record.epoch,
             epochs,
-            numbers=told,
-            line=f"{self.job.name}: epoch {record.epoch}/{epochs}  {told}",
+            numbers="" if accuracy is None else f"{accuracy:.1f} %",
+            line=f"{title}: epoch {record.epoch} of {epochs}, {told}",
             seconds_left=history.seconds / record.epoch * (epochs - record.epoch),
         )
         numbers = {"loss": record.loss, "selection": record.selection, "test": record.test}

@@ -103,6 +103,7 @@ class Job:
     selection_y: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     seed: int = 0
     init: dict[str, Tensor] | None = None  # weights to start from, as after pre-training on A
+    title: str = ""  # what progress calls it: its method, and which fold or trial
 
     def __post_init__(self) -> None:
         if not self.name or set(self.name) & set("/\\\0"):
@@ -164,6 +165,7 @@ class Problem:
         *,
         seed: int = 0,
         val_role: ValRole = "gold",
+        title: str = "",
     ) -> Job:
         """A student of this problem, its method fitted on V and prepared.
 
@@ -185,6 +187,7 @@ class Problem:
             selection_y=np.asarray(self.y[parts.selection], np.int64),
             seed=seed,
             init=self.init,
+            title=title or f"{method!r}",
         )
 
     def _warn_of_strangers(self, labels: TeacherLabels) -> None:

@@ -1,0 +1,46 @@
+"""Models by name: refused at once where the Hugging Face hub cannot be asked for them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from noisyteacher.core.errors import InputError
+
+_SECONDS = 3.0
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+
+
+def check_model_name(name: str | Path) -> None:
+    """Refuse a model that is no folder, is not in the local cache, and cannot be downloaded.
+
+    Without this check, Transformers retries for half a minute before it reports an error.
+    """
+    if Path(name).expanduser().exists():
+        return
+    text = str(name)
+    if text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
+        raise InputError(f"There is no model folder {text!r}.")
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(text, "config.json"), str):
+        return
+    if constants.HF_HUB_OFFLINE or not _reachable(constants.ENDPOINT):
+        raise InputError(
+            f"The model {text!r} is neither a folder nor in the local cache, and the Hugging Face "
+            "hub cannot be reached. Check the name, or give the folder of a downloaded model."
+        )
+
+
+def _reachable(address: str) -> bool:
+    if any(os.environ.get(name) for name in _PROXIES):
+        return True  # a proxy answers for it, which only the library itself can find out
+    place = urlsplit(address)
+    port = place.port or (80 if place.scheme == "http" else 443)
+    try:
+        with socket.create_connection((place.hostname or "", port), _SECONDS):
+            return True
+    except OSError:
+        return False
