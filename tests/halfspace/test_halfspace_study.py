@@ -156,7 +156,7 @@ def test_the_verb_stops_in_time_and_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setattr("noisyteacher.halfspace.study_report.draw_all", lambda *_: [])
     result = run("--quick", "--minutes", 0, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "Stopped with 3 cells to go" in result.output
+    assert "3 cells are left. Run the same command" in result.output
 
 
 def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
