@@ -176,7 +176,6 @@ def test_json_of_the_verb_is_rows_only(run, tmp_path, monkeypatch):
         (("--epsilon", 0), "epsilon"),
         (("--shape", "cube"), "no shape 'cube'"),
         (("--runs", 0), "runs must be at least 1"),
-        (("--seed", -1), "seed"),
         (("--device", "abacus"), "abacus"),
     ],
 )
@@ -184,6 +183,13 @@ def test_bad_input_of_the_verb(run, tmp_path, arguments, message):
     result = run("--quick", "--out", tmp_path / "run", *arguments)
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_negative_seed_is_refused_by_the_command_line(run, tmp_path):
+    result = run("--quick", "--out", tmp_path / "run", "--seed", -1)
+    assert result.exit_code == 2
+    assert "--seed" in result.output
     assert not (tmp_path / "run").exists()
 
 
