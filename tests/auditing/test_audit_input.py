@@ -122,6 +122,8 @@ def test_the_probe_of_very_few_rows(labels, planted):
 def test_bad_settings(labels, planted):
     with pytest.raises(InputError, match="lower_bound"):
         audit(labels, planted.y, lower_bound=1.5)
+    with pytest.raises(InputError, match="lower_bound must be a number, not '1/k'"):
+        audit(labels, planted.y, lower_bound="1/k")
     with pytest.raises(InputError, match="replicates must be at least 50, not 3"):
         audit(labels, planted.y, replicates=3)
 

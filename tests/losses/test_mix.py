@@ -241,3 +241,31 @@ def test_mix_refuses(changed: dict[str, object], message: str, kind: object) -> 
     arguments["student_probs"] = kind(arguments["student_probs"])  # type: ignore[operator]
     with pytest.raises(InputError, match=message):
         mix(**arguments)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize(("normalize", "bound"), [("sum", 0.5), ("none", 0.5), ("k-1", None)])
+def test_the_alpha_below_which_a_hard_label_pushes_its_own_class_away(normalize, bound, k):
+    """By differences: the gain from moving the student's mass to the label's class."""
+    step, vanishes = 1e-5, 1 / k if bound is None else bound
+    mask = plain_top_mask(YS, np.array([k]))
+
+    def gain(alpha, source, label=1):
+        sides = []
+        for side in (-step, step):
+            f = F.copy()
+            f[0, label] += side
+            f[0, source] -= side
+            sides.append(math.log(mix(f, alpha, mask, k, normalize)[0, label]))
+        return (sides[1] - sides[0]) / (2 * step)
+
+    for source in range(4):
+        if source == 1:
+            continue
+        inside = bool(mask[0, source])
+        if inside or normalize != "sum":
+            assert gain(vanishes, source) == pytest.approx(0, abs=1e-8)
+            assert gain(vanishes - 0.05, source) < -0.01
+        else:  # "sum" still pulls from outside the shortlist into it
+            assert gain(vanishes, source) > 0.1
+        assert gain(vanishes + 0.05, source) > 0.01

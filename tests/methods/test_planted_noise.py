@@ -98,6 +98,7 @@ def test_slam_with_the_true_alpha_finds_the_truth_where_vanilla_does_not(normali
 def test_slam_with_the_fitted_alpha_finds_the_truth() -> None:
     assert accuracy(SLaM(hard=True, k=2), TILTED) > 0.99
     assert accuracy(Temperature(t_a=1, t_b=1, inner=SLaM(hard=True, k=2)), TILTED) > 0.99
+    assert accuracy(SLaM("ce", "k-1", hard=True, lower_bound="1/k"), TILTED) > 0.99
 
 
 def unsteady() -> Problem:

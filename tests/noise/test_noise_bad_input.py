@@ -100,6 +100,7 @@ def test_an_empty_v():
         ({"lower_bound": 0.9}, r"0\.9 is not below 0\.9"),
         ({"lower_bound": 0.95, "threshold": 0.9}, "not below"),
         ({"lower_bound": -0.1}, "lower_bound .* -0.1"),
+        ({"lower_bound": "1/L"}, "lower_bound must be a number from 0 to 1 or \"1/k\", .* '1/L'"),
         ({"lower_bound": float("nan")}, "lower_bound .* nan"),
         ({"threshold": 1.1}, "threshold .* 1.1"),
         ({"level": 60, "k": "level"}, "level .* 60"),

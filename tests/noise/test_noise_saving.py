@@ -23,6 +23,7 @@ def data():
         {"k": 3, "per_class": True, "lower_bound": 0.0},
         {"k": "level", "level": 0.7},
         {"lower_bound": 0, "threshold": 1},
+        {"lower_bound": "1/k"},
     ],
 )
 def test_what_is_loaded_predicts_the_same(tmp_path, data, settings):

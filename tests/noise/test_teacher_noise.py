@@ -43,6 +43,21 @@ def test_alpha_and_k_match_one_curve_per_size(teacher, threshold):
     assert trust.unreachable == 0
 
 
+@given(teachers(), st.sampled_from(["0.6", "0.9"]))
+@settings(max_examples=60, deadline=None)
+def test_a_bound_of_one_over_k_is_each_rows_own(teacher, threshold):
+    (val, pool), y = teacher
+    noise = TeacherNoise(lower_bound="1/k", threshold=float(threshold)).fit(val, y)
+    trust = noise.predict(pool)
+    free, k = reference.alpha_and_k(val, y, pool, lower_bound=0.0, threshold=Fraction(threshold))
+    assert trust.k.tolist() == k
+    expected = [max(alpha, 1 / size) for alpha, size in zip(free, k, strict=True)]
+    np.testing.assert_allclose(trust.alpha, expected, atol=1e-6)
+    # A bound of 1/k that the curve itself has, and one that it is below, are both at the bound.
+    at_bound = [alpha <= 1 / size + 1e-7 for alpha, size in zip(free, k, strict=True)]
+    assert trust.share_at_lower_bound == pytest.approx(np.mean(at_bound))
+
+
 def test_a_wide_pool_matches_one_curve_per_size():
     """Wide enough for the first look to be narrower than the cuts."""
     val, y = simplex(300, 40, seed=0, concentration=0.05)

@@ -21,6 +21,7 @@ from noisyteacher.auditing.quality import Quality, measure_quality, read_val, su
 from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise, Trust
+from noisyteacher.noise.saving import lowest_alpha
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def measure(case: Case) -> Numbers:
     pool = summarize_rows(pool_labels)
     trust = _predict(noise, pool_labels)
     curve, intervals = fit_alpha_curve(
-        val.margin, val.right, pool.margin, trust.lower_bound, bootstrap
+        val.margin, val.right, pool.margin, lowest_alpha(noise.lower_bound), bootstrap
     )
     return Numbers(
         teacher=case.val.teacher,

@@ -24,6 +24,7 @@ from noisyteacher.methods import Method
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.covariates import LabelsOrProbs
 from noisyteacher.noise.isotonic import Number
+from noisyteacher.noise.saving import ONE_OVER_K
 
 _FEWEST_REPLICATES = 50
 _WIDTH = 96
@@ -112,6 +113,8 @@ def audit(
         raise InputError(f"replicates must be at least {_FEWEST_REPLICATES}, not {replicates}.")
     if kind not in (None, "text", "image", "table"):
         raise InputError(f'kind must be "text", "image" or "table", not {kind!r}.')
+    if str(lower_bound) == ONE_OVER_K:
+        raise InputError(f"An audit's lower_bound must be a number, not {lower_bound!r}.")
     store = _as_labels(labels)
     truth = class_numbers(y, store.classes)
     val_ids = store.ids if ids is None else _unique_ids(ids)

@@ -100,7 +100,8 @@ def draw_alpha_curve(
         linewidth=2.2,
         label="α(x), isotonic",
     )
-    axes.axhline(noise.lower_bound, color=GREY, linestyle=":", label="lower bound")
+    if not isinstance(noise.lower_bound, str):
+        axes.axhline(noise.lower_bound, color=GREY, linestyle=":", label="lower bound")
     axes.set(
         xlabel=f"teacher's {noise.metric}",
         ylabel="chance that the teacher is right",

@@ -22,7 +22,7 @@ from noisyteacher.losses import (
 from noisyteacher.methods.batch import Batch, Columns, Rows, pool_labels
 from noisyteacher.methods.method import SHORTLIST, Grid, PlainMethod, TargetMethod
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.noise.saving import check_each_setting
+from noisyteacher.noise.saving import ONE_OVER_K, check_each_setting
 
 CHUNK = 1 << 16
 
@@ -31,8 +31,10 @@ CHUNK = 1 << 16
 class SLaM(TargetMethod):
     """Student-label mixing: the less a label is trusted, the less it pulls.
 
-    At alpha = 0.5, the lower bound, a hard label pulls at nothing with "none", and with "sum" only
-    towards its shortlist.
+    A label whose alpha is low enough says nothing about which class of its shortlist is right. That
+    point is alpha = 1/2 with "sum" (where such a label still pulls towards its shortlist) and with
+    "none", whatever k is, and alpha = 1/k with "k-1"; below it the label pushes its own class away.
+    Hence the default ``lower_bound`` of 0.5, and ``"1/k"``, which goes with "k-1" alone.
 
     Args:
         base: the loss on the mix: ``"ce"``, ``"taylor_ce"``, ``"poly1"``, a base loss of
@@ -46,7 +48,7 @@ class SLaM(TargetMethod):
     base: BaseLoss | PlainMethod | str = "ce"
     normalize: str = "sum"
     hard: bool = False
-    lower_bound: float = 0.5
+    lower_bound: float | str = 0.5
     k: int | str = "auto"
     threshold: float = 0.9
     metric: str = "margin"
@@ -67,6 +69,12 @@ class SLaM(TargetMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_normalize(self.normalize)
+        if self.lower_bound == ONE_OVER_K and self.normalize != "k-1":
+            raise InputError(
+                f'SLaM: lower_bound="{ONE_OVER_K}" goes with normalize="k-1", not with '
+                f"{self.normalize!r}, in which labels with an alpha below 0.5 push their own class "
+                "away."
+            )
         # How lower_bound goes with threshold is seen at fit: a grid sets one field at a time.
         check_each_setting(
             lower_bound=self.lower_bound,

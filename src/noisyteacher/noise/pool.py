@@ -20,7 +20,7 @@ class Trust:
 
     alpha: np.ndarray | Tensor  # (n,) float32: the chance that the teacher's top class is right
     k: np.ndarray | Tensor  # (n,) int64: how many of its top classes hold the truth, from 2 to L
-    lower_bound: float  # what alpha is cut off at from below
+    lower_bound: float | np.ndarray  # what alpha is cut off at from below: all rows, or each
     unreachable: int = 0  # rows with k = L because k(x) lay beyond the stored probabilities
 
     def __len__(self) -> int:

@@ -20,21 +20,23 @@ FORMAT = "noisyteacher.TeacherNoise"
 VERSION = 1
 
 LOWEST_ALPHA = 1e-3
+ONE_OVER_K = "1/k"  # a lower bound of each row's own: one over the size of its shortlist
 
 # JSON has no infinity.
 _NAMED_CUTS = {"always": ALWAYS, "never": NEVER}
 
 
-def lowest_alpha(lower_bound: Number) -> float:
-    """What alpha is cut off at from below: at 0 the loss of a wrong soft label is infinite."""
-    return max(float(lower_bound), LOWEST_ALPHA)
+def lowest_alpha(lower_bound: Number | str) -> float:
+    """What the alpha curve is cut off at: at 0 the loss of a wrong soft label is infinite."""
+    return LOWEST_ALPHA if lower_bound == ONE_OVER_K else max(float(lower_bound), LOWEST_ALPHA)
 
 
 def check_settings(**settings: Any) -> None:
     """Refuse settings of a noise model that cannot be meant."""
     check_each_setting(**settings)
     lower_bound, threshold = settings["lower_bound"], settings["threshold"]
-    if settings["k"] == "auto" and lower_bound >= threshold:
+    by_row = lower_bound == ONE_OVER_K
+    if settings["k"] == "auto" and not by_row and lower_bound >= threshold:
         raise InputError(
             f'With k="auto", lower_bound must be below threshold, but {lower_bound} is not below '
             f"{threshold}: every shortlist would count as good enough."
@@ -47,9 +49,12 @@ def check_each_setting(
     """Refuse settings that are wrong whatever the others are."""
     check_metric(metric)
     shares = {"lower_bound": lower_bound, "threshold": threshold, "level": level}
+    if isinstance(lower_bound, str) and lower_bound == ONE_OVER_K:
+        del shares["lower_bound"]
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1:
-            raise InputError(f"{name} must be a number from 0 to 1, but it is {share!r}.")
+            other = f' or "{ONE_OVER_K}"' if name == "lower_bound" else ""
+            raise InputError(f"{name} must be a number from 0 to 1{other}, but it is {share!r}.")
     if not isinstance(per_class, bool):
         raise InputError(f"per_class must be True or False, but it is {per_class!r}.")
     if isinstance(k, str):

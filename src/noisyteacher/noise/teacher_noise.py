@@ -31,6 +31,7 @@ from noisyteacher.noise.isotonic import (
 )
 from noisyteacher.noise.pool import CutTable, PoolReading, Trust, read_pool
 from noisyteacher.noise.saving import (
+    ONE_OVER_K,
     Learned,
     check_settings,
     lowest_alpha,
@@ -45,7 +46,9 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
     """alpha(x) and k(x) of a teacher, from its labels on a validation set it never saw.
 
     Args:
-        lower_bound: alpha is never below this (nor below 0.001).
+        lower_bound: alpha is never below this (nor below 0.001). ``"1/k"`` is a bound for each
+            row, 1 / k(x): what its top class would have if all of its shortlist were equally
+            likely.
         k: the shortlist size: an int for all examples; "level" for the smallest one (at least 2)
             whose top-k accuracy on V reaches ``level``; "auto" for one per example, the smallest
             whose accuracy alpha_k(x) reaches ``threshold``.
@@ -77,7 +80,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
 
     def __init__(
         self,
-        lower_bound: Number = 0.5,
+        lower_bound: Number | str = 0.5,
         k: int | str = "auto",
         threshold: Number = 0.9,
         metric: str = "margin",
@@ -146,7 +149,10 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         pool = read_pool(rows, table, group_of_class, check_metric(self.metric))
         alpha = _alpha(pool, [curves.alpha_curve for curves in groups])
         k, unreachable = self._k(pool, table, rows)
-        lowest = lowest_alpha(self.lower_bound)
+        lowest: float | np.ndarray = lowest_alpha(self.lower_bound)
+        if self.lower_bound == ONE_OVER_K:
+            lowest = (1 / k).astype(np.float32)
+            alpha = np.maximum(alpha, lowest)
         if isinstance(labels_or_probs, Tensor):
             device = labels_or_probs.device
             tensors = torch.from_numpy(alpha).to(device), torch.from_numpy(k).to(device)
