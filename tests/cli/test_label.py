@@ -26,7 +26,8 @@ from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import BagLinear, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, read_examples, save_student
-from noisyteacher.pipeline.labeling import LabelingProgress, ModelTeacher, label_files
+from noisyteacher.pipeline.labeling import LabelingProgress, label_files
+from noisyteacher.pipeline.teachers import ModelTeacher
 from tiny_encoder import save_classifier
 from user_files import digits, reviews, write_digit_folders, write_reviews
 
@@ -223,9 +224,10 @@ def test_batches_are_halved_when_memory_runs_out(
     pool = read_examples(files / "pool.csv", labeled=False)
     seen: list[LabelingProgress] = []
     options: dict[str, Any] = {"batch_size": 64, "shard_size": 25, "on_progress": seen.append}
-    labels = label_files(teacher, [pool], tmp_path / "labels", **options)
+    made = label_files(teacher, [pool], tmp_path / "labels", **options)
     assert sizes == [64, 32, 16, 16]
-    assert len(labels) == 50
+    assert made is not None
+    assert made.rows == len(TeacherLabels.open(tmp_path / "labels")) == 50
     assert [progress.done for progress in seen] == [25, 50]
     assert seen[-1].seconds_left == 0
 
@@ -305,3 +307,19 @@ def test_a_loaded_student_predicts_like_its_labels(tmp_path: Path) -> None:
     assert load_student(tmp_path / "student").predict(texts).tolist() == [
         student.classes[c] for c in student.logits(texts).argmax(1)
     ]
+
+
+def test_a_store_in_two_shares(tmp_path: Path) -> None:
+    files = write_reviews(tmp_path / "data", 30, 50)
+    text_student(tmp_path / "student")
+    command = [tmp_path / "student", files / "pool.csv", "--out", tmp_path / "labels"]
+    first = printed(*command, "--shard-size", 20, "--shard", "1/2")
+    assert (first["share"], (tmp_path / "labels").exists()) == ("1/2", False)
+    assert printed(*command, "--shard-size", 20, "--shard", "2/2")["rows"] == 50
+    for more, words in (
+        (["--shard", "two"], "--shard is I/N, as in 1/4, not 'two'"),
+        (["--shard", "3/2"], "not 3/2"),
+        (["--shard", "1/2", "--ray", "local"], "choose one"),
+        (["--workers", "2"], "--workers and --gpus-per-worker can only be used with --ray"),
+    ):
+        assert words in refused(*command, *more)

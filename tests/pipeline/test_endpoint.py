@@ -212,7 +212,7 @@ def test_one_text_that_cannot_be_answered_is_set_aside(server: Server) -> None:
     asked = teacher(server, concurrency=1)
     labels = labels_of(asked, ["good", "bad", "good"])
     assert labels.ids.tolist() == [1, 2]
-    ((key, (reason, answer)),) = asked.rejected.items()
+    ((key, (reason, answer)),) = (asked.rejected or {}).items()
     assert (key, reason) == (0, "error")
     assert "too long" in answer
 
@@ -350,7 +350,7 @@ def test_examples_from_a_gold_file_and_a_prompt_of_ones_own(server: Server, pool
 def test_what_has_no_label_is_listed(server: Server, pool: Path) -> None:
     server.logprobs = False
     server.answer = lambda text: "I cannot say." if "film 3\n" in text else "positive"
-    with pytest.warns(NoisyTeacherWarning, match="1 texts have no label"):
+    with pytest.warns(NoisyTeacherWarning, match="1 rows have no label"):
         result = run(*command(server, pool))
     assert result.exit_code == 0, result.exception
     (row,) = pool.with_name("labels.rejected.jsonl").read_text().splitlines()

@@ -24,9 +24,9 @@ from noisyteacher.data.input_format import fit_format
 from noisyteacher.io.images import decode_image
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline import DistillSettings, FileOptions, gather, read_examples, run_distill
-from noisyteacher.pipeline.labeling import FunctionTeacher
 from noisyteacher.pipeline.matching import with_classes
 from noisyteacher.pipeline.task import Task
+from noisyteacher.pipeline.teachers import FunctionTeacher
 from user_files import write_digit_folders
 
 
@@ -82,18 +82,20 @@ def test_a_feature_may_be_called_like_a_label(tmp_path: Path) -> None:
 
 
 def test_a_student_of_tables_reads_columns_by_name(tmp_path: Path) -> None:
-    from noisyteacher.pipeline.labeling import label_files, open_teacher
+    from noisyteacher.pipeline.labeling import label_files
+    from noisyteacher.pipeline.teachers import open_teacher
 
     task = table_task(tmp_path, "id,a,b")
     settings = DistillSettings(quick=True, epochs=1, student="linear")
     run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
-    teacher = open_teacher(str(tmp_path / "run" / "student"), device="cpu")  # type: ignore[arg-type]
+    teacher = open_teacher(str(tmp_path / "run" / "student"), device="cpu")
     write(tmp_path / "one.csv", "id,a,b", "0,0.9,-2", "1,0.1,3")
     write(tmp_path / "two.csv", "id,b,a", "0,-2,0.9", "1,3,0.1")
-    said = [
-        label_files(teacher, [read_examples(tmp_path / f"{name}.csv", labeled=False)], out)
-        for name, out in (("one", tmp_path / "l1"), ("two", tmp_path / "l2"))
-    ]
+    said = []
+    for name in ("one", "two"):
+        source = read_examples(tmp_path / f"{name}.csv", labeled=False)
+        label_files(teacher, [source], tmp_path / f"labels-{name}")
+        said.append(TeacherLabels.open(tmp_path / f"labels-{name}"))
     np.testing.assert_array_equal(said[0].probs, said[1].probs)
 
 

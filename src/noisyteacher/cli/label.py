@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     from noisyteacher.data import Dataset
     from noisyteacher.io.classes import ClassAnswers
     from noisyteacher.labels import TeacherLabels
-    from noisyteacher.pipeline.endpoint import Endpoint, EndpointTeacher, Estimate
+    from noisyteacher.pipeline.endpoint import Endpoint, Estimate
     from noisyteacher.pipeline.labeling import LabelingProgress
 
 LLM = "LLM at an endpoint (openai:MODEL)"
+MANY = "Many machines"
 
 EPILOG = """
 **Example:** `noisyteacher label runs/mine/student pool.csv --out labels --csv predictions.csv`
@@ -237,6 +239,41 @@ def label(
             rich_help_panel=LLM,
         ),
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Label only the I-th of N shares, with I from 1 to N. Start N processes, on any "
+            "machines that share the folder of the store; the last one to end writes the store.",
+            rich_help_panel=MANY,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Label with the workers of a Ray cluster: its address, auto for the cluster that "
+            "this machine belongs to, or local to start one on this machine.",
+            rich_help_panel=MANY,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many Ray workers to start (default: as many as the cluster has room for).",
+            rich_help_panel=MANY,
+        ),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="How many GPUs each Ray worker has, for example 0.5 (default: 1, or none in a "
+            "cluster without GPUs).",
+            rich_help_panel=MANY,
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -247,19 +284,28 @@ def label(
     pool/0, pool/1 and so on, which is what `distill` expects.
     """
     say_first(f"Loading {model}.", quiet=json)
-    from noisyteacher.core.machine import choose_device
     from noisyteacher.core.progress import ProgressDisplay
-    from noisyteacher.labels.importers import parse_classes
+    from noisyteacher.labels import TeacherLabels
+    from noisyteacher.labels.importers import parse_classes, rejected_path
     from noisyteacher.pipeline import FileOptions, read_examples
     from noisyteacher.pipeline.defaults import import_network
     from noisyteacher.pipeline.endpoint import PREFIX, PROMPT, Endpoint, EndpointTeacher
-    from noisyteacher.pipeline.labeling import Teacher, label_files, open_teacher
+    from noisyteacher.pipeline.labeling import label_files
+    from noisyteacher.pipeline.ray_labeling import RayWorkers
+    from noisyteacher.pipeline.teachers import Teacher, open_teacher
 
+    if ray is None and (workers is not None or gpus_per_worker is not None):
+        raise InputError("--workers and --gpus-per-worker can only be used with --ray.")
+    if ray is not None and shard is not None:
+        raise InputError("--ray and --shard are two ways to label with many machines; choose one.")
+    share = None if shard is None else _share(shard)
     options = FileOptions(id_column, text_column, label_column, image_size)
     names = None if classes is None else parse_classes(classes)
-    llm = None
+    llm = runner = None
     teacher: Teacher
     if model.startswith(PREFIX):
+        if ray is not None:
+            raise InputError(f"{model} is asked by one process; --concurrency sets its requests.")
         endpoint = Endpoint(
             base_url=base_url,
             key_variable=key_variable,
@@ -281,9 +327,9 @@ def label(
             allow_rejected=allow_rejected,
         )
     else:
-        teacher = open_teacher(
+        open_model = partial(
+            open_teacher,
             model,
-            device=choose_device(device),
             classes=None if names is None else list(names),
             k=k,
             embeddings=embeddings,
@@ -291,6 +337,8 @@ def label(
             max_length=max_length,
             network=None if student is None else import_network(student),
         )
+        # With Ray, this process only takes the model's fingerprint.
+        teacher = open_model(device=device if ray is None else "cpu")
         if estimate or price is not None:
             raise InputError("--estimate and --price can only be used with openai:MODEL.")
     parts = [read_examples(source, options, labeled=False) for source in sources]
@@ -313,7 +361,14 @@ def label(
                 seconds_left=now.seconds_left,
             )
 
-        labels = label_files(
+        def say(text: str) -> None:
+            if not json:
+                typer.echo(text, err=True)
+
+        if ray is not None:
+            in_worker = partial(open_model, device=device)
+            runner = RayWorkers(in_worker, ray, workers=workers, gpus=gpus_per_worker, say=say)
+        made = label_files(
             teacher,
             parts,
             out,
@@ -322,27 +377,42 @@ def label(
             shard_size=shard_size or (8192 if llm is None else 256),
             seed=seed,
             overwrite=overwrite,
+            share=share,
+            runner=runner,
             on_progress=on_progress,
-            say=lambda text: None if json else typer.echo(text, err=True),
+            say=say,
         )
+    seconds = round(time.monotonic() - began, 2)
+    if made is None:
+        if json:
+            typer.echo(json_line({"store": str(out), "share": shard, "seconds": seconds}))
+        return
+    without_label = sum(map(len, parts)) - made.rows
+    if without_label:
+        warn(f"{without_label} rows have no label; {rejected_path(out)} tells why.")
     if csv is not None:
-        _write_csv(labels, csv)
-    if llm is not None:
-        _list_rejected(llm, sum(map(len, parts)) - len(labels), out)
+        _write_csv(TeacherLabels.open(out, extras=()), csv)
     summary = {
         "store": str(out),
-        "rows": len(labels),
-        "classes": list(labels.classes),
-        "extras": sorted(labels.extras),
-        "teacher": labels.teacher,
-        "seconds": round(time.monotonic() - began, 2),
+        "rows": made.rows,
+        "classes": list(made.classes),
+        "extras": sorted(made.extras),
+        "teacher": made.teacher,
+        "seconds": seconds,
     }
-    text = f"{len(labels)} rows, {labels.num_classes} classes, in {summary['seconds']} s: {out}"
     if json:
         typer.echo(json_line(summary))
         return
-    typer.echo(text)
+    typer.echo(f"{made.rows} rows, {len(made.classes)} classes, in {seconds} s: {out}")
     say_next("noisyteacher", "audit", out, "--gold", "GOLD")
+
+
+def _share(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    try:
+        return int(index), int(count)
+    except ValueError:
+        raise InputError(f"--shard is I/N, as in 1/4, not {text!r}.") from None
 
 
 def _shown(gold: Dataset, classes: ClassAnswers, shots: int) -> list[tuple[str, str]]:
@@ -376,18 +446,6 @@ def _estimate_in_words(estimate: Estimate, endpoint: Endpoint, price: str | None
             f"--price takes two numbers, for example 0.15,0.60, not {price!r}."
         ) from None
     return f"{told}, about {estimate.cost(price_in, price_out):.2f} at these prices."
-
-
-def _list_rejected(llm: EndpointTeacher, without_label: int, out: Path) -> None:
-    from noisyteacher.labels.importers import rejected_path
-    from noisyteacher.labels.importers.llm_rows import RejectedList
-
-    with RejectedList(rejected_path(out)) as listed:
-        for number, (key, (reason, answer)) in enumerate(llm.rejected.items(), 1):
-            listed.add(key, out, number, reason, answer)
-        listed.commit()
-    if without_label:
-        warn(f"{without_label} texts have no label; {rejected_path(out)} lists those of this call.")
 
 
 def _write_csv(labels: TeacherLabels, path: Path) -> None:

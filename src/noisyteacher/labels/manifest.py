@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,38 @@ class Record:
     teacher: str | None = None
     revision: str | None = None
     temperature: float | None = None
+
+    def at(self, rows: npt.NDArray[np.int64] | slice) -> Self:
+        """Some of the rows, in that order; a slice makes no copy."""
+
+        def pick(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return column[rows] if isinstance(rows, slice) else np.take(column, rows, axis=0)
+
+        return replace(
+            self,
+            ids=pick(self.ids),
+            topk_index=pick(self.topk_index),
+            topk_logprob=pick(self.topk_logprob),
+            stored_tail=pick(self.stored_tail),
+            missing=pick(self.missing),
+            extras={name: pick(column) for name, column in self.extras.items()},
+        )
+
+    def followed_by(self, others: Sequence[Record]) -> Self:
+        """The rows of several records of the same classes and k under each other."""
+        if not others:
+            return self
+        parts: tuple[Record, ...] = (self, *others)
+        shared = set.intersection(*(set(part.extras) for part in parts))
+        return replace(
+            self,
+            ids=np.concatenate([part.ids for part in parts]),
+            topk_index=np.concatenate([part.topk_index for part in parts]),
+            topk_logprob=np.concatenate([part.topk_logprob for part in parts]),
+            stored_tail=np.concatenate([part.stored_tail for part in parts]),
+            missing=np.concatenate([part.missing for part in parts]),
+            extras={name: np.concatenate([part.extras[name] for part in parts]) for name in shared},
+        )
 
 
 @dataclass(frozen=True)
@@ -78,27 +111,6 @@ class Manifest:
     extras: dict[str, Extra]
     parts: tuple[StorePart, ...]
     classes: tuple[str, ...]
-
-    @classmethod
-    def describe(cls, record: Record, parts: tuple[StorePart, ...]) -> Manifest:
-        """The manifest of ``record`` written as ``parts``, now."""
-        return cls(
-            rows=len(record.ids),
-            k=record.topk_index.shape[1],
-            id_type="string" if record.ids.dtype.kind == "U" else "integer",
-            teacher=record.teacher,
-            revision=record.revision,
-            temperature=record.temperature,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            ids_sha256=hash_ids(record.ids),
-            rows_sha256=hash_rows(record),
-            extras={
-                name: Extra(column.dtype.name, column.shape[1:], hash_column(column).hex())
-                for name, column in record.extras.items()
-            },
-            parts=parts,
-            classes=record.classes,
-        )
 
     def to_json(self) -> bytes:
         """The file's content, with a hash of its own that any later edit breaks."""
@@ -166,18 +178,74 @@ def _hash_fields(fields: dict[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def hash_ids(ids: npt.NDArray[Any]) -> str:
-    """Hash of the ids as a JSON list, which keeps "1" and 1 apart."""
-    return hashlib.sha256(orjson.dumps(ids.tolist())).hexdigest()
+class RowHashes:
+    """The hashes of a store's columns, taken while its rows pass by, some at a time."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._ids = hashlib.sha256(b"[")
+        self._columns = [hashlib.sha256() for _ in range(4)]
+        self._extras: dict[str, Any] = {}
+
+    def add(self, record: Record) -> None:
+        """The next rows."""
+        if not self._extras:
+            self._extras = {name: hashlib.sha256() for name in record.extras}
+        if len(record.ids):
+            # The ids as one JSON list, which keeps "1" and 1 apart.
+            listed = orjson.dumps(record.ids.tolist())[1:-1]
+            self._ids.update(b"," + listed if self._rows else listed)
+        columns: tuple[npt.NDArray[Any], ...] = (
+            record.topk_index,
+            record.topk_logprob,
+            record.stored_tail,
+            record.missing,
+        )
+        for digest, column in zip(self._columns, columns, strict=True):
+            digest.update(_bytes_of(column))
+        for name, digest in self._extras.items():
+            digest.update(_bytes_of(record.extras[name]))
+        self._rows += len(record.ids)
+
+    @property
+    def ids(self) -> str:
+        """Hash of the ids as a JSON list."""
+        whole = self._ids.copy()
+        whole.update(b"]")
+        return whole.hexdigest()
+
+    @property
+    def rows(self) -> str:
+        """Hash of the label columns, one after the other."""
+        digests = b"".join(digest.digest() for digest in self._columns)
+        return hashlib.sha256(digests).hexdigest()
+
+    @property
+    def extras(self) -> dict[str, str]:
+        """Hash of each extra column."""
+        return {name: digest.hexdigest() for name, digest in self._extras.items()}
+
+    def manifest(self, last: Record, parts: tuple[StorePart, ...]) -> Manifest:
+        """The manifest, as of now, of the rows that were added; ``last`` is any of the records."""
+        hashes = self.extras
+        return Manifest(
+            rows=self._rows,
+            k=last.topk_index.shape[1],
+            id_type="string" if last.ids.dtype.kind == "U" else "integer",
+            teacher=last.teacher,
+            revision=last.revision,
+            temperature=last.temperature,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            ids_sha256=self.ids,
+            rows_sha256=self.rows,
+            extras={
+                name: Extra(column.dtype.name, column.shape[1:], hashes[name])
+                for name, column in last.extras.items()
+            },
+            parts=parts,
+            classes=last.classes,
+        )
 
 
-def hash_rows(record: Record) -> str:
-    """Hash of the label columns, one after the other."""
-    columns = (record.topk_index, record.topk_logprob, record.stored_tail, record.missing)
-    return hashlib.sha256(b"".join(map(hash_column, columns))).hexdigest()
-
-
-def hash_column(column: npt.NDArray[Any]) -> bytes:
-    """Hash of the bytes of one column."""
-    flat = np.ascontiguousarray(column).reshape(-1)
-    return hashlib.sha256(flat.view(np.uint8).data).digest()
+def _bytes_of(column: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(column).reshape(-1).view(np.uint8).data

@@ -16,8 +16,9 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,8 @@ from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,
     Record,
+    RowHashes,
     StorePart,
-    hash_column,
-    hash_ids,
-    hash_rows,
     is_part_name,
     part_name,
     parts_in_use,
@@ -45,17 +44,27 @@ _PART_BYTES = 1 << 26
 _PART_ROWS = 1 << 18
 
 
-def write(record: Record, path: Path, overwrite: bool) -> None:
-    """Write ``record`` as the store ``path``; the ids must be unique."""
+def write(
+    records: Iterable[Record],
+    path: Path,
+    overwrite: bool,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> None:
+    """Write the rows of ``records`` under each other as the store ``path``.
+
+    There is at least one record; all have the same classes, k and extras, and their ids are unique.
+    They are read one after the other, and the store is the same however its rows were cut: not
+    more than a part of it and one record are in memory. ``files`` are put beside the parts.
+    """
     path = path.absolute()
     exists = os.path.lexists(path)
     if exists and not overwrite:
         raise InputError(f"{path} exists already; overwrite=True (--overwrite) would replace it.")
     try:
         if exists:
-            _replace(record, path)
+            _replace(records, path, files)
         else:
-            _create(record, path)
+            _create(records, path, files)
     except OSError as error:
         reason = error.strerror or error
         raise OSError(
@@ -64,13 +73,15 @@ def write(record: Record, path: Path, overwrite: bool) -> None:
         ) from error
 
 
-def _create(record: Record, path: Path) -> None:
+def _create(records: Iterable[Record], path: Path, files: Mapping[str, bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(4)
     temporary = path.with_name(f".{path.name}.tmp-{token}")
     temporary.mkdir()
     try:
-        _write_store(record, temporary, token)
+        _write_store(records, temporary, token)
+        for name, content in files.items():
+            write_atomic(temporary / name, content)
         temporary.rename(path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -78,15 +89,19 @@ def _create(record: Record, path: Path) -> None:
     _sync_folder(path.parent)
 
 
-def _replace(record: Record, folder: Path) -> None:
+def _replace(records: Iterable[Record], folder: Path, files: Mapping[str, bytes]) -> None:
     old = _parts_to_replace(folder)
     token = secrets.token_hex(4)
+    for name in files:  # they belong to the old store
+        (folder / name).unlink(missing_ok=True)
     try:
-        _write_store(record, folder, token)
+        _write_store(records, folder, token)
     except BaseException:
         with contextlib.suppress(OSError):
             _remove_unused(folder, (new.name for new in folder.glob(f"part-{token}-*")))
         raise
+    for name, content in files.items():
+        write_atomic(folder / name, content)
     with contextlib.suppress(OSError):
         _remove_unused(folder, old)
 
@@ -115,12 +130,34 @@ def _remove_unused(folder: Path, names: Iterable[str]) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _write_store(record: Record, folder: Path, token: str) -> None:
+def _write_store(records: Iterable[Record], folder: Path, token: str) -> None:
     """Write all parts, then the manifest; each is on the disk before the next begins."""
-    manifest = Manifest.describe(record, _write_parts(record, folder, token))
+    hashes, parts = RowHashes(), []
+    for number, record in enumerate(_cut_into_parts(records)):
+        hashes.add(record)
+        if len(record.ids):
+            parts.append(_write_part(record, folder, part_name(token, number)))
     _sync_folder(folder)
-    write_atomic(folder / FILE_NAME, manifest.to_json())
+    write_atomic(folder / FILE_NAME, hashes.manifest(record, tuple(parts)).to_json())
     _sync_folder(folder)
+
+
+def _cut_into_parts(records: Iterable[Record]) -> Iterator[Record]:
+    """The same rows, as many at a time as a part holds; without rows, one record without any."""
+    waiting: list[Record] = []
+    cut = False
+    for record in records:
+        waiting.append(record)
+        step, count = _rows_per_part(record), sum(len(part.ids) for part in waiting)
+        if count < step:
+            continue
+        joined, whole = waiting[0].followed_by(waiting[1:]), count - count % step
+        for start in range(0, whole, step):
+            yield joined.at(slice(start, start + step))
+        waiting, cut = [joined.at(slice(whole, count))], True
+    rest = waiting[0].followed_by(waiting[1:])
+    if len(rest.ids) or not cut:
+        yield rest
 
 
 def _sync_folder(folder: Path) -> None:
@@ -134,25 +171,19 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _write_parts(record: Record, folder: Path, token: str) -> tuple[StorePart, ...]:
-    parts = []
-    step = _rows_per_part(record)
-    for number, start in enumerate(range(0, len(record.ids), step)):
-        rows = slice(start, min(start + step, len(record.ids)))
-        part = StorePart(part_name(token, number), rows.stop - rows.start)
-        with (folder / part.file).open("xb") as file:
-            pq.write_table(
-                _table(record, rows),
-                file,
-                compression="zstd",
-                # Class numbers repeat and shrink; the other columns would only slow down.
-                use_dictionary=["topk_index.list.element"],
-                write_statistics=False,
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        parts.append(part)
-    return tuple(parts)
+def _write_part(record: Record, folder: Path, name: str) -> StorePart:
+    with (folder / name).open("xb") as file:
+        pq.write_table(
+            _table(record),
+            file,
+            compression="zstd",
+            # Class numbers repeat and shrink; the other columns would only slow down.
+            use_dictionary=["topk_index.list.element"],
+            write_statistics=False,
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    return StorePart(name, len(record.ids))
 
 
 def _rows_per_part(record: Record) -> int:
@@ -161,17 +192,17 @@ def _rows_per_part(record: Record) -> int:
     return min(_PART_ROWS, max(1, _PART_BYTES // row_bytes))
 
 
-def _table(record: Record, rows: slice) -> Any:
-    ids = record.ids[rows]
+def _table(record: Record) -> Any:
+    ids = record.ids
     columns = {
         # Through a list, because pyarrow ends NumPy strings at their first NUL.
         "id": pa.array(ids.tolist(), pa.string()) if ids.dtype.kind == "U" else pa.array(ids),
-        "topk_index": _list_column(record.topk_index[rows]),
-        "topk_logprob": _list_column(record.topk_logprob[rows]),
-        "tail": pa.array(record.stored_tail[rows]),
-        "missing": pa.array(record.missing[rows]),
+        "topk_index": _list_column(record.topk_index),
+        "topk_logprob": _list_column(record.topk_logprob),
+        "tail": pa.array(record.stored_tail),
+        "missing": pa.array(record.missing),
     }
-    columns |= {name: _list_column(column[rows]) for name, column in record.extras.items()}
+    columns |= {name: _list_column(column) for name, column in record.extras.items()}
     fields = [pa.field(name, array.type, nullable=False) for name, array in columns.items()]
     return pa.table(list(columns.values()), schema=pa.schema(fields))
 
@@ -260,17 +291,16 @@ def _read_ids(column: Any, kind: str) -> npt.NDArray[Any]:
 
 
 def _check_hashes(record: Record, manifest: Manifest, path: Path) -> None:
-    wrong = [name for name, c in record.extras.items() if _extra_differs(c, manifest, name)]
-    if hash_rows(record) != manifest.rows_sha256:
+    hashes = RowHashes()
+    hashes.add(record)
+    found = hashes.extras
+    wrong = [name for name in found if found[name] != manifest.extras[name].sha256]
+    if hashes.rows != manifest.rows_sha256:
         wrong.append("rows")
-    if hash_ids(record.ids) != manifest.ids_sha256:
+    if hashes.ids != manifest.ids_sha256:
         wrong.append("ids")
     if wrong:
         raise InputError(
             f"the {' and '.join(wrong)} of {path} do not have the hash that its manifest gives, "
             "so its parts were changed after they were written."
         )
-
-
-def _extra_differs(column: npt.NDArray[Any], manifest: Manifest, name: str) -> bool:
-    return hash_column(column).hex() != manifest.extras[name].sha256

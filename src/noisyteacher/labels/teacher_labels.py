@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -206,7 +205,7 @@ class TeacherLabels(Record):
         the folder finds the old store or the new one, also after a crash.
         """
         check_unique(self.ids)
-        store.write(self, Path(path), overwrite)
+        store.write([self], Path(path), overwrite)
 
     @property
     def num_classes(self) -> int:
@@ -254,7 +253,7 @@ class TeacherLabels(Record):
 
     def take(self, ids: IdsLike) -> Self:
         """The rows of ``ids``, in that order; repeats are allowed."""
-        return self._rows(self._lookup.rows(clean_ids(ids)))
+        return self.at(self._lookup.rows(clean_ids(ids)))
 
     def has(self, ids: IdsLike) -> npt.NDArray[np.bool_]:
         """(m,) whether there is a row of each id; text and numbers never meet."""
@@ -264,23 +263,7 @@ class TeacherLabels(Record):
         """The rows in order, ``size`` at a time, without a copy."""
         if size < 1:
             raise InputError(f"the size of a chunk must be at least 1, got {size}.")
-        return (self._rows(slice(at, at + size)) for at in range(0, len(self), size))
-
-    def _rows(self, rows: npt.NDArray[np.int64] | slice) -> Self:
-        def pick(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            if isinstance(rows, slice):
-                return column[rows]
-            return np.take(column, rows, axis=0)
-
-        return replace(
-            self,
-            ids=pick(self.ids),
-            topk_index=pick(self.topk_index),
-            topk_logprob=pick(self.topk_logprob),
-            stored_tail=pick(self.stored_tail),
-            missing=pick(self.missing),
-            extras={name: pick(column) for name, column in self.extras.items()},
-        )
+        return (self.at(slice(at, at + size)) for at in range(0, len(self), size))
 
     def __repr__(self) -> str:
         kept = "all" if self.k == self.num_classes else f"top {self.k}"
@@ -309,7 +292,7 @@ def _aligned(other: TeacherLabels, first: TeacherLabels, number: int) -> Teacher
 
 def _mean_blocks(aligned: Sequence[TeacherLabels]) -> Iterator[LogAndProbs]:
     for rows in row_blocks(len(aligned[0]), aligned[0].num_classes):
-        mean = np.mean([labels._rows(rows).probs for labels in aligned], axis=0)
+        mean = np.mean([labels.at(rows).probs for labels in aligned], axis=0)
         mean /= mean.sum(axis=1, keepdims=True)
         yield LogAndProbs(logs(mean), mean)
 

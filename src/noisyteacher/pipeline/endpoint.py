@@ -134,7 +134,8 @@ class EndpointTeacher:
             raise InputError("the prompt must hold {text} exactly once, where the text goes.")
         self.name = f"{PREFIX}{model}"
         self.classes: tuple[str, ...] | None = tuple(classes)
-        self.rejected: dict[Any, tuple[str, str]] = {}  # id to the reason and the answer
+        # Of the shard that was labeled last: id to the reason and the answer.
+        self.rejected: dict[Any, tuple[str, str]] | None = {}
         self._endpoint = endpoint or Endpoint()
         self._model, self._prompt, self._examples = model, prompt, tuple(examples)
         self._k, self._allow_rejected = k, allow_rejected
@@ -196,6 +197,7 @@ class EndpointTeacher:
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
     ) -> TeacherLabels:
         names = ids.tolist()
+        self.rejected = rejected = {}
         rows = LlmRows(len(self.classes or ()))
         reasons: Counter[str] = Counter()
         with ThreadPoolExecutor(self._endpoint.concurrency) as pool:
@@ -208,11 +210,11 @@ class EndpointTeacher:
         for name, answer in zip(names, answers, strict=True):
             mass, reason, told = self._read(answer)
             if mass is None:
-                self.rejected[name] = (reason, told)
+                rejected[name] = (reason, told)
                 reasons[reason] += 1
             else:
                 rows.add(name, mass)
-        self._check(reasons, len(names), len(rows))
+        self._check(reasons, rejected, len(names), len(rows))
         kept, probs, missing, _ = rows.take_probs(rows.take_ids())
         return TeacherLabels.from_probs(
             kept, probs, self.classes, self._k, teacher=self.name, missing=missing
@@ -226,12 +228,18 @@ class EndpointTeacher:
         told = response.told or " ".join(sample.text for sample in response.samples)
         return mass, reason, told
 
-    def _check(self, reasons: Counter[str], texts: int, labeled: int) -> None:
+    def _check(
+        self,
+        reasons: Counter[str],
+        rejected: dict[Any, tuple[str, str]],
+        texts: int,
+        labeled: int,
+    ) -> None:
         lost = sum(count for reason, count in reasons.items() if reason not in (ERROR, REFUSED))
         too_many = lost > _MOST_UNMATCHED * (lost + labeled) and not self._allow_rejected
         if labeled and not too_many:
             return
-        common = Counter(told[:80] for _, told in self.rejected.values()).most_common(5)
+        common = Counter(told[:80] for _, told in rejected.values()).most_common(5)
         shown = ", ".join(f"{told!r} ({count})" for told, count in common)
         raise InputError(
             f"{texts - labeled} of {texts} answers of {self.name} have no label: {shown}; look at "

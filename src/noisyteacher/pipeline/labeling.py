@@ -1,263 +1,44 @@
-"""Bulk labeling of files into a store, by a saved student, a text classifier or a function.
+"""Bulk labeling of files into a store, by one process, by several, or by the workers of Ray.
 
-Finished shards are small stores in ``<store>.partial/`` until all are there; then the store
-appears whole, and the folder goes. A run with another model, other files or other settings begins
-anew.
+The examples are cut into shards. Finished shards are small stores in ``<store>.partial/`` until all
+are there; then the store is written from them, part by part, and the folder goes. A shard carries
+the hash of the plan it belongs to (the model, the examples, the settings), so that shards of
+another plan are never mixed in, and it appears whole or not at all, so that any process may be
+killed at any moment and started again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import inspect
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
 import torch
-from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import check_model_name
 from noisyteacher.core.locks import hold_lock
-from noisyteacher.core.user_code import import_named
-from noisyteacher.data import Dataset, Tokens, Views
-from noisyteacher.data.input_format import InputFormat
-from noisyteacher.labels import TeacherLabels
-from noisyteacher.models import ModelLike, Network, TextEncoder
-from noisyteacher.pipeline.matching import contents, with_features
+from noisyteacher.data import Dataset
+from noisyteacher.labels import TeacherLabels, store
+from noisyteacher.labels.importers import rejected_path
+from noisyteacher.labels.importers.llm_rows import RejectedList
+from noisyteacher.labels.manifest import Manifest
+from noisyteacher.pipeline.matching import contents
 from noisyteacher.pipeline.sources import join_labels
-from noisyteacher.pipeline.student import Student, is_student, load_student
-from noisyteacher.train.predict import label as predict_labels
+from noisyteacher.pipeline.teachers import Teacher
 
 _PLAN = "plan.json"
+_PLAN_IN_STORE = "labeling.json"  # the plan that made a store
+_FEW_FAILURES, _MOST_FAILURES = 10, 0.1
 
-
-# -- the models ------------------------------------------------------------------------------------
-
-
-class Teacher(Protocol):
-    """Anything that labels some examples, a batch at a time."""
-
-    name: str
-    classes: tuple[str, ...] | None
-
-    def fingerprint(self) -> str:
-        """Another one for other weights, as far as that can be seen."""
-        ...
-
-    def arrange(self, source: Dataset) -> Dataset:
-        """The examples as it reads them, a table's columns in its own order; else refused."""
-        ...
-
-    def label(
-        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
-    ) -> TeacherLabels:
-        """Labels of these examples."""
-        ...
-
-
-class ModelTeacher:
-    """A student (or a classifier loaded as one) on a device."""
-
-    def __init__(
-        self,
-        student: Student,
-        name: str,
-        *,
-        device: torch.device,
-        k: int | None = None,
-        embeddings: bool = False,
-        view_passes: int = 0,
-    ) -> None:
-        self.name = name
-        self.classes: tuple[str, ...] | None = student.classes
-        self._student, self._device = student, device
-        self._views: Views = student.inputs.views()
-        self._k, self._embeddings, self._view_passes = k, embeddings, view_passes
-        if view_passes == 1:
-            raise InputError("A spread over views needs at least 2 view passes.")
-        if view_passes and not hasattr(self._views, "crop"):
-            raise InputError(
-                f"Per-view statistics need images, and this model reads {student.inputs.kind}s."
-            )
-
-    def fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for name, value in sorted(self._student.network.state_dict().items()):
-            digest.update(name.encode() + value.cpu().contiguous().view(-1).numpy().tobytes())
-        return digest.hexdigest()
-
-    def arrange(self, source: Dataset) -> Dataset:
-        inputs = self._student.inputs
-        if source.kind != inputs.kind:
-            raise InputError(f"{self.name} reads {inputs.kind}s, not {source.kind}s.")
-        return with_features(source, inputs.columns, f"what {self.name} was trained on")
-
-    def label(
-        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
-    ) -> TeacherLabels:
-        network = self._student.network
-        return predict_labels(
-            _Built(network),
-            network.state_dict(),
-            self._student.inputs.tensors(inputs),
-            self._views,
-            ids=ids,
-            classes=self.classes,
-            k=self._k,
-            device=self._device,
-            batch_size=batch_size,
-            embeddings=self._embeddings,
-            view_passes=self._view_passes,
-            seed=seed,
-            name=self.name,
-        )
-
-
-class _Built:
-    """A network that is there already, so that every shard uses the same one."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-
-    def build(self) -> nn.Module:
-        return self._network
-
-
-Function = Callable[[list[Any], Any], Any]
-
-
-class FunctionTeacher:
-    """A function of the user's own: (ids, inputs) of one batch -> logits (b, L)."""
-
-    def __init__(
-        self, function: Function, name: str, classes: Sequence[str] | None, k: int | None = None
-    ) -> None:
-        self.name, self.classes = name, None if classes is None else tuple(classes)
-        self._function, self._k = function, k
-
-    def fingerprint(self) -> str:
-        """Its name and the file it stands in; what that imports cannot be seen from here."""
-        try:
-            source = inspect.getsourcefile(self._function)
-            code = Path(source).read_bytes() if source else b""
-        except (OSError, TypeError):
-            code = b""
-        return f"{self.name} {hashlib.sha256(code).hexdigest()}"
-
-    def arrange(self, source: Dataset) -> Dataset:
-        """It gets whatever the files hold."""
-        return source
-
-    def label(
-        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
-    ) -> TeacherLabels:
-        parts = []
-        for start in range(0, len(ids), batch_size):
-            some = slice(start, start + batch_size)
-            parts.append(self._logits(ids[some].tolist(), inputs[some]))
-        logits = np.concatenate(parts)
-        return TeacherLabels.from_logits(ids, logits, self.classes, self._k, teacher=self.name)
-
-    def _logits(self, ids: list[Any], inputs: np.ndarray | list[str]) -> np.ndarray:
-        said = self._function(ids, inputs)
-        logits = np.asarray(said.detach().cpu() if isinstance(said, Tensor) else said, np.float32)
-        if logits.ndim != 2 or len(logits) != len(ids):
-            raise InputError(
-                f"{self.name} must return logits ({len(ids)}, classes) for {len(ids)} inputs, not "
-                f"an array of shape {logits.shape}."
-            )
-        return logits
-
-
-def open_teacher(
-    model: str,
-    *,
-    device: torch.device,
-    classes: Sequence[str] | None = None,
-    k: int | None = None,
-    embeddings: bool = False,
-    view_passes: int = 0,
-    max_length: int = 256,
-    network: ModelLike | None = None,
-) -> Teacher:
-    """The model that a folder, a Hugging Face name or ``package.module:function`` names.
-
-    ``network`` is that of a student's folder where it is one of the caller's own.
-    """
-    if ":" in model and not Path(model).exists():
-        if embeddings or view_passes:
-            raise InputError("Embeddings and view statistics need a model, not a function.")
-        return FunctionTeacher(_import_function(model), model, classes, k)
-    if is_student(model):
-        student = load_student(model, network)
-    elif network is not None:
-        raise InputError(f"{model} is not a student's folder, which a network could be read into.")
-    else:
-        student = _hugging_face(model, max_length)
-    if classes is not None:
-        student.classes = _renamed(student.classes, classes, model)
-    return ModelTeacher(
-        student, model, device=device, k=k, embeddings=embeddings, view_passes=view_passes
-    )
-
-
-def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[str, ...]:
-    """Other names for a model's classes, in its order; names that it has keep their places."""
-    if len(names) != len(own):
-        raise InputError(f"{model} has {len(own)} classes, and {len(names)} were named.")
-    if set(names) == set(own):
-        return own
-    shared = sorted(set(names) & set(own))
-    if shared:
-        raise InputError(
-            f"{model} has the classes {first_few(own, 5)}. Some of the names given are among them "
-            f"({first_few(shared, 5)}), others are not: give all its own names, or all new ones in "
-            "its order."
-        )
-    return tuple(names)
-
-
-def _import_function(text: str) -> Function:
-    found: Function = import_named(text)
-    if not callable(found):
-        raise InputError(f"{text} is not a function.")
-    return found
-
-
-def _hugging_face(model: str, max_length: int) -> Student:
-    """A Hugging Face sequence classifier, by folder or name, as a student of texts."""
-    try:
-        from transformers import AutoConfig
-    except ImportError as error:
-        raise InputError(
-            f"{model} is not a student's folder; Hugging Face classifiers need transformers: "
-            "install it with `pip install 'noisyteacher[hf]'`."
-        ) from error
-    try:
-        check_model_name(model)
-        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{model} is neither a saved student, nor a Hugging Face classifier, nor "
-            "package.module:function."
-        ) from error
-    names = tuple(str(config.id2label[i]) for i in range(config.num_labels))
-    network: Network = TextEncoder(model, len(names)).build()
-    student = Student(
-        network.spec, network.state_dict(), names, InputFormat("text", Tokens(model, max_length))
-    )
-    student.__dict__["network"] = network.eval()
-    return student
-
-
-# -- shards ----------------------------------------------------------------------------------------
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -273,6 +54,32 @@ class LabelingProgress:
         return (self.total - self.done) / max(self.rate, 1e-9)
 
 
+@dataclass(frozen=True)
+class Shard:
+    """Some rows of one file, which are labeled together."""
+
+    number: int
+    file: str
+    first_row: int
+    ids: np.ndarray
+    inputs: np.ndarray | list[str]
+    seed: int
+
+
+@dataclass(frozen=True)
+class LabeledShard:
+    """A shard's labels, and the reason and the answer of each row that has none."""
+
+    shard: int
+    labels: TeacherLabels
+    rejected: dict[Any, tuple[str, str]]
+    batch_size: int  # that fitted into memory
+
+
+# Labels shards in any order, with batches of this size at most.
+Runner = Callable[[Iterable[Shard], int], Iterator[LabeledShard]]
+
+
 def label_files(
     teacher: Teacher,
     sources: Sequence[Dataset],
@@ -283,43 +90,199 @@ def label_files(
     shard_size: int = 8192,
     seed: int = 0,
     overwrite: bool = False,
+    share: tuple[int, int] | None = None,
+    runner: Runner | None = None,
     on_progress: Callable[[LabelingProgress], None] = lambda progress: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> TeacherLabels:
+    say: Say = lambda text: None,
+) -> Manifest | None:
     """Label all examples and save the store; ``settings`` are what else makes the labels differ.
 
-    A shard that does not fit in memory is tried again with half the batch.
+    Args:
+        teacher: labels the shards, unless a ``runner`` does.
+        share: (i, n), i from 1 to n: label only every n-th shard, from the i-th on; n processes
+            with the same other arguments label them all, and whichever ends last writes the store.
+        runner: labels the shards in place of this process.
+
+    Returns:
+        The manifest of the store; None while shards of other processes are missing.
+
+    A shard that does not fit in memory is tried again with half the batch. Rows at which the
+    teacher fails are left out and listed in ``<store>.rejected.jsonl``.
     """
     if batch_size < 1 or shard_size < 1:
         raise InputError(f"Batches and shards hold at least 1, not {batch_size}, {shard_size}.")
+    if share is not None:
+        _check_share(share, overwrite)
     out = Path(out)
-    if out.exists() and not overwrite:
+    if share is None and out.exists() and not overwrite:
         raise InputError(f"{out} exists already; overwrite=True (--overwrite) would replace it.")
     sources = [teacher.arrange(source) for source in sources]
+    if not any(map(len, sources)):
+        raise InputError("There are no examples to label.")
     _check_ids(sources)
-    shards = list(_shards(sources, shard_size))
-    work, lock = (out.with_name(f"{out.name}.{ending}") for ending in ("partial", "lock"))
-    with hold_lock(lock, str(out), "choose another store with out= (--out)"):
-        _open_plan(work, _plan(teacher, sources, settings, shard_size, seed), say)
-        total, done, began, own = sum(map(len, sources)), 0, time.monotonic(), 0
-        for number, (source, rows) in enumerate(shards):
-            path = work / f"shard-{number:06d}"
-            count = len(source.ids[rows])
-            if not path.exists():
-                shard = (source.ids[rows], source.inputs[rows])
-                labels, batch_size = _label_shard(teacher, *shard, batch_size, seed + number, say)
-                labels.save(path)
-                own += count
-            done += count
-            on_progress(LabelingProgress(done, total, own / max(time.monotonic() - began, 1e-9)))
-        parts = [TeacherLabels.open(work / f"shard-{i:06d}") for i in range(len(shards))]
-        joined = join_labels(parts)
-        joined.save(out, overwrite=overwrite)
-        shutil.rmtree(work, ignore_errors=True)
-        return joined
+    plan = _plan(teacher, sources, settings, shard_size, seed)
+    work = _ShardFolder(out, plan, list(_cut(sources, shard_size)), seed)
+    run = runner or (lambda shards, size: label_here(teacher, shards, size, say))
+    if share is not None:
+        return _label_share(work, share, run, batch_size, on_progress, say)
+    with work.lock():
+        work.open(say)
+        work.label(range(len(work)), run, batch_size, on_progress)
+        return work.finish(overwrite)
 
 
-def _shards(sources: Sequence[Dataset], size: int) -> Iterator[tuple[Dataset, slice]]:
+def _check_share(share: tuple[int, int], overwrite: bool) -> None:
+    index, count = share
+    if not 1 <= index <= count:
+        raise InputError(f"The share I/N has I from 1 to N, not {index}/{count}.")
+    if overwrite:
+        raise InputError("Several processes cannot overwrite one store; remove it before them.")
+
+
+def _label_share(
+    work: _ShardFolder,
+    share: tuple[int, int],
+    run: Runner,
+    batch_size: int,
+    on_progress: Callable[[LabelingProgress], None],
+    say: Say,
+) -> Manifest | None:
+    index, count = share
+    if work.out.exists():
+        return work.finished_before()
+    work.join()
+    work.label(range(index - 1, len(work), count), run, batch_size, on_progress)
+    missing = len(work) - len(work.done())
+    if missing and not work.out.exists():
+        say(
+            f"Share {index} of {count} is done; {missing} shards of other processes are missing. "
+            "Whichever process ends last writes the store."
+        )
+        return None
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(work.lock())
+        except InputError:
+            say(f"Share {index} of {count} is done; another process writes the store.")
+            return None
+        return work.finished_before() if work.out.exists() else work.finish(overwrite=False)
+
+
+class _ShardFolder:
+    """The finished shards of a labeling, in ``<store>.partial/``."""
+
+    def __init__(
+        self, out: Path, plan: bytes, pieces: list[tuple[Dataset, slice]], seed: int
+    ) -> None:
+        self.out, self._plan, self._pieces, self._seed = out, plan, pieces, seed
+        self._folder = out.with_name(f"{out.name}.partial")
+        self._token = hashlib.sha256(plan).hexdigest()[:8]
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        name = self.out.with_name(f"{self.out.name}.lock")
+        return hold_lock(name, str(self.out), "choose another store with out= (--out)")
+
+    def open(self, say: Say) -> None:
+        """Go on with this plan's shards; those of another plan are removed."""
+        path = self._folder / _PLAN
+        if path.exists() and path.read_bytes() == self._plan:
+            say(f"Going on with the finished shards in {self._folder}.")
+            return
+        if self._folder.exists():
+            # A kill while the plan was written leaves its temporary file.
+            others = (e for e in self._folder.iterdir() if not e.name.startswith(f".{_PLAN}."))
+            if not path.exists() and any(others):
+                raise InputError(f"{self._folder} is in the way and is not of a labeling; move it.")
+            say(f"The shards in {self._folder} belong to another labeling; beginning anew.")
+            shutil.rmtree(self._folder)
+        write_atomic(path, self._plan)
+
+    def join(self) -> None:
+        """As ``open``, where other processes may be at work: nothing is removed."""
+        path = self._folder / _PLAN
+        if not path.exists():
+            write_atomic(path, self._plan)
+        if path.read_bytes() != self._plan:
+            raise InputError(
+                f"The shards in {self._folder} belong to a labeling with another model, other "
+                "files or other settings; remove the folder, or choose another store with --out."
+            )
+
+    def finished_before(self) -> Manifest:
+        """The store, which must be that of this plan."""
+        path = self.out / _PLAN_IN_STORE
+        if not path.exists() or path.read_bytes() != self._plan:
+            raise InputError(
+                f"{self.out} exists already and comes from another labeling; remove it, or choose "
+                "another store with --out."
+            )
+        shutil.rmtree(self._folder, ignore_errors=True)  # a late process may have begun it anew
+        return Manifest.load(self.out)
+
+    def label(
+        self,
+        numbers: Sequence[int],
+        run: Runner,
+        batch_size: int,
+        on_progress: Callable[[LabelingProgress], None],
+    ) -> None:
+        """Label those of the shards that are not there yet."""
+        sizes = [len(source.ids[rows]) for source, rows in self._pieces]
+        done, total, own, began = self.done(), sum(sizes), 0, time.monotonic()
+        labeled = sum(sizes[number] for number in done)
+        missing = [number for number in numbers if number not in done]
+        if not missing:
+            on_progress(LabelingProgress(labeled, total, 0.0))
+        for result in run(map(self._shard, missing), batch_size):
+            self._save(result)
+            own += sizes[result.shard]
+            rate = own / max(time.monotonic() - began, 1e-9)
+            on_progress(LabelingProgress(labeled + own, total, rate))
+
+    def done(self) -> set[int]:
+        """The numbers of the shards that are there."""
+        return {number for number in range(len(self)) if self._path(number).exists()}
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"shard-{number:06d}-{self._token}"
+
+    def _shard(self, number: int) -> Shard:
+        source, rows = self._pieces[number]
+        ids, inputs = source.ids[rows], source.inputs[rows]
+        return Shard(number, source.name, rows.start, ids, inputs, self._seed + number)
+
+    def _save(self, result: LabeledShard) -> None:
+        path, (source, rows) = self._path(result.shard), self._pieces[result.shard]
+        row_of = {key: row for row, key in enumerate(source.ids[rows].tolist(), rows.start + 1)}
+        # First the rows without labels: a shard that is there has its list.
+        with RejectedList(rejected_path(path)) as listed:
+            for key, (reason, answer) in result.rejected.items():
+                listed.add(key, Path(source.name), row_of[key], reason, answer)
+            listed.commit()
+        try:
+            result.labels.save(path)
+        except (InputError, OSError):
+            if not path.exists():  # else another process has written the same
+                raise
+
+    def finish(self, overwrite: bool) -> Manifest:
+        """Write the store from the shards, and remove them."""
+        paths = [self._path(number) for number in range(len(self))]
+        lists = [p.read_bytes() for p in map(rejected_path, paths) if p.exists()]
+        if lists:
+            write_atomic(rejected_path(self.out), b"".join(lists))
+        else:
+            rejected_path(self.out).unlink(missing_ok=True)
+        records = (store.read(path, None) for path in paths)
+        store.write(records, self.out, overwrite, {_PLAN_IN_STORE: self._plan})
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return Manifest.load(self.out)
+
+
+def _cut(sources: Sequence[Dataset], size: int) -> Iterator[tuple[Dataset, slice]]:
     for source in sources:
         for start in range(0, len(source), size):
             yield source, slice(start, start + size)
@@ -357,40 +320,74 @@ def _plan(
     return orjson.dumps(plan, option=orjson.OPT_INDENT_2)
 
 
-def _open_plan(work: Path, plan: bytes, say: Callable[[str], None]) -> None:
-    path = work / _PLAN
-    if path.exists() and path.read_bytes() == plan:
-        say(f"Going on with the finished shards in {work}.")
-        return
-    if work.exists():
-        # A kill while the plan was written leaves its temporary file.
-        others = (entry for entry in work.iterdir() if not entry.name.startswith(f".{_PLAN}."))
-        if not path.exists() and any(others):
-            raise InputError(f"{work} is in the way and is not of a labeling; move it.")
-        say(f"The shards in {work} belong to another labeling; beginning anew.")
-        shutil.rmtree(work)
-    write_atomic(path, plan)
+# -- one shard -------------------------------------------------------------------------------------
 
 
-def _label_shard(
-    teacher: Teacher,
-    ids: np.ndarray,
-    inputs: np.ndarray | list[str],
-    batch_size: int,
-    seed: int,
-    say: Callable[[str], None],
-) -> tuple[TeacherLabels, int]:
-    """A shard's labels, and the batch size that fitted."""
-    while True:
+def label_here(
+    teacher: Teacher, shards: Iterable[Shard], batch_size: int, say: Say
+) -> Iterator[LabeledShard]:
+    """Label shards one after the other; a batch size that did not fit is not tried again."""
+    for shard in shards:
+        result = label_shard(teacher, shard, batch_size, say)
+        batch_size = result.batch_size
+        yield result
+
+
+def label_shard(
+    teacher: Teacher, shard: Shard, batch_size: int, say: Say = lambda text: None
+) -> LabeledShard:
+    """A shard's labels; the batch is halved where memory runs out, and bad rows are left out."""
+    if teacher.rejected is not None:
+        labels = teacher.label(shard.ids, shard.inputs, batch_size, shard.seed)
+        return LabeledShard(shard.number, labels, teacher.rejected, batch_size)
+    asking = _Asking(teacher, shard, batch_size, say)
+    asking.label(0, len(shard.ids))
+    if not asking.parts and asking.first_error is not None:
+        raise asking.first_error
+    return LabeledShard(shard.number, join_labels(asking.parts), asking.failed, asking.batch_size)
+
+
+class _Asking:
+    """Labels a shard whole, or in halves of halves until the rows that cannot be are found."""
+
+    def __init__(self, teacher: Teacher, shard: Shard, batch_size: int, say: Say) -> None:
+        self._teacher, self._shard, self._say = teacher, shard, say
+        self.batch_size = batch_size
+        self.parts: list[TeacherLabels] = []
+        self.failed: dict[Any, tuple[str, str]] = {}
+        self.first_error: Exception | None = None
+
+    def label(self, start: int, stop: int) -> None:
         try:
-            return teacher.label(ids, inputs, batch_size, seed), batch_size
-        except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error) or batch_size == 1:
-                raise
-            batch_size //= 2
-            say(f"Out of memory; going on with batches of {batch_size}.")
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            self.parts.append(self._ask(slice(start, stop)))
+        except Exception as error:
+            self.first_error = self.first_error or error
+            if stop - start > 1:
+                middle = (start + stop) // 2
+                self.label(start, middle)
+                self.label(middle, stop)
+                return
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            self.failed[self._shard.ids[start].item()] = (reason[:300], "")
+            labeled = sum(map(len, self.parts))
+            most = max(_FEW_FAILURES, _MOST_FAILURES * (len(self.failed) + labeled))
+            if len(self.failed) > most:
+                raise self.first_error from None
+
+    def _ask(self, rows: slice) -> TeacherLabels:
+        shard = self._shard
+        while True:
+            try:
+                return self._teacher.label(
+                    shard.ids[rows], shard.inputs[rows], self.batch_size, shard.seed
+                )
+            except (MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error) or self.batch_size == 1:
+                    raise
+                self.batch_size //= 2
+                self._say(f"Out of memory; going on with batches of {self.batch_size}.")
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -141,17 +141,8 @@ def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
             )
     if len({part.ids.dtype.kind for part in parts}) > 1:
         raise InputError("Label stores to join must all have ids of text, or all of numbers.")
-    ids = np.concatenate([part.ids for part in parts])
-    values, counts = np.unique(ids, return_counts=True)
-    if len(values) != len(ids):
+    joined = first.followed_by(parts[1:])
+    values, counts = np.unique(joined.ids, return_counts=True)
+    if len(values) != len(joined):
         raise InputError(f"Label stores share ids: {first_few(values[counts > 1].tolist())}.")
-    shared = set.intersection(*(set(part.extras) for part in parts))
-    return replace(
-        first,
-        ids=ids,
-        topk_index=np.concatenate([part.topk_index for part in parts]),
-        topk_logprob=np.concatenate([part.topk_logprob for part in parts]),
-        stored_tail=np.concatenate([part.stored_tail for part in parts]),
-        missing=np.concatenate([part.missing for part in parts]),
-        extras={name: np.concatenate([part.extras[name] for part in parts]) for name in shared},
-    )
+    return joined

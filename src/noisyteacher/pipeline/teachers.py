@@ -1,0 +1,254 @@
+"""The models that label files: a saved student, a text classifier or a function of the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.hub import check_model_name
+from noisyteacher.core.machine import choose_device
+from noisyteacher.core.user_code import import_named
+from noisyteacher.data import Dataset, Tokens, Views
+from noisyteacher.data.input_format import InputFormat
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.models import ModelLike, Network, TextEncoder
+from noisyteacher.pipeline.matching import with_features
+from noisyteacher.pipeline.student import Student, is_student, load_student
+from noisyteacher.train.predict import label as predict_labels
+
+
+class Teacher(Protocol):
+    """Anything that labels some examples, a batch at a time."""
+
+    name: str
+    classes: tuple[str, ...] | None
+    # Rows that the last call of ``label`` left out: id to the reason and the answer. None: it
+    # leaves out none but raises an error, and whoever called it looks for the rows.
+    rejected: dict[Any, tuple[str, str]] | None
+
+    def fingerprint(self) -> str:
+        """Another one for other weights, as far as that can be seen."""
+        ...
+
+    def arrange(self, source: Dataset) -> Dataset:
+        """The examples as it reads them, a table's columns in its own order; else refused."""
+        ...
+
+    def label(
+        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
+    ) -> TeacherLabels:
+        """Labels of these examples."""
+        ...
+
+
+class ModelTeacher:
+    """A student (or a classifier loaded as one) on a device."""
+
+    rejected: dict[Any, tuple[str, str]] | None = None
+
+    def __init__(
+        self,
+        student: Student,
+        name: str,
+        *,
+        device: torch.device,
+        k: int | None = None,
+        embeddings: bool = False,
+        view_passes: int = 0,
+    ) -> None:
+        self.name = name
+        self.classes: tuple[str, ...] | None = student.classes
+        self._student, self._device = student, device
+        self._views: Views = student.inputs.views()
+        self._k, self._embeddings, self._view_passes = k, embeddings, view_passes
+        if view_passes == 1:
+            raise InputError("A spread over views needs at least 2 view passes.")
+        if view_passes and not hasattr(self._views, "crop"):
+            raise InputError(
+                f"Per-view statistics need images, and this model reads {student.inputs.kind}s."
+            )
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for name, value in sorted(self._student.network.state_dict().items()):
+            digest.update(name.encode() + value.cpu().contiguous().view(-1).numpy().tobytes())
+        return digest.hexdigest()
+
+    def arrange(self, source: Dataset) -> Dataset:
+        inputs = self._student.inputs
+        if source.kind != inputs.kind:
+            raise InputError(f"{self.name} reads {inputs.kind}s, not {source.kind}s.")
+        return with_features(source, inputs.columns, f"what {self.name} was trained on")
+
+    def label(
+        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
+    ) -> TeacherLabels:
+        network = self._student.network
+        return predict_labels(
+            _Built(network),
+            network.state_dict(),
+            self._student.inputs.tensors(inputs),
+            self._views,
+            ids=ids,
+            classes=self.classes,
+            k=self._k,
+            device=self._device,
+            batch_size=batch_size,
+            embeddings=self._embeddings,
+            view_passes=self._view_passes,
+            seed=seed,
+            name=self.name,
+        )
+
+
+class _Built:
+    """A network that is there already, so that every shard uses the same one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+
+    def build(self) -> nn.Module:
+        return self._network
+
+
+Function = Callable[[list[Any], Any], Any]
+
+
+class FunctionTeacher:
+    """A function of the user's own: (ids, inputs) of one batch -> logits (b, L)."""
+
+    rejected: dict[Any, tuple[str, str]] | None = None
+
+    def __init__(
+        self, function: Function, name: str, classes: Sequence[str] | None, k: int | None = None
+    ) -> None:
+        self.name, self.classes = name, None if classes is None else tuple(classes)
+        self._function, self._k = function, k
+
+    def fingerprint(self) -> str:
+        """Its name and the file it stands in; what that imports cannot be seen from here."""
+        try:
+            source = inspect.getsourcefile(self._function)
+            code = Path(source).read_bytes() if source else b""
+        except (OSError, TypeError):
+            code = b""
+        return f"{self.name} {hashlib.sha256(code).hexdigest()}"
+
+    def arrange(self, source: Dataset) -> Dataset:
+        """It gets whatever the files hold."""
+        return source
+
+    def label(
+        self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
+    ) -> TeacherLabels:
+        parts = []
+        for start in range(0, len(ids), batch_size):
+            some = slice(start, start + batch_size)
+            parts.append(self._logits(ids[some].tolist(), inputs[some]))
+        logits = np.concatenate(parts)
+        return TeacherLabels.from_logits(ids, logits, self.classes, self._k, teacher=self.name)
+
+    def _logits(self, ids: list[Any], inputs: np.ndarray | list[str]) -> np.ndarray:
+        said = self._function(ids, inputs)
+        logits = np.asarray(said.detach().cpu() if isinstance(said, Tensor) else said, np.float32)
+        if logits.ndim != 2 or len(logits) != len(ids):
+            raise InputError(
+                f"{self.name} must return logits ({len(ids)}, classes) for {len(ids)} inputs, not "
+                f"an array of shape {logits.shape}."
+            )
+        return logits
+
+
+def open_teacher(
+    model: str,
+    *,
+    device: torch.device | str | None = None,
+    classes: Sequence[str] | None = None,
+    k: int | None = None,
+    embeddings: bool = False,
+    view_passes: int = 0,
+    max_length: int = 256,
+    network: ModelLike | None = None,
+) -> Teacher:
+    """The model that a folder, a Hugging Face name or ``package.module:function`` names.
+
+    ``network`` is that of a student's folder where it is one of the caller's own. Without a
+    ``device``, a GPU is used where there is one.
+    """
+    if ":" in model and not Path(model).exists():
+        if embeddings or view_passes:
+            raise InputError("Embeddings and view statistics need a model, not a function.")
+        return FunctionTeacher(_import_function(model), model, classes, k)
+    if is_student(model):
+        student = load_student(model, network)
+    elif network is not None:
+        raise InputError(f"{model} is not a student's folder, which a network could be read into.")
+    else:
+        student = _hugging_face(model, max_length)
+    if classes is not None:
+        student.classes = _renamed(student.classes, classes, model)
+    return ModelTeacher(
+        student,
+        model,
+        device=choose_device(device),
+        k=k,
+        embeddings=embeddings,
+        view_passes=view_passes,
+    )
+
+
+def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[str, ...]:
+    """Other names for a model's classes, in its order; names that it has keep their places."""
+    if len(names) != len(own):
+        raise InputError(f"{model} has {len(own)} classes, and {len(names)} were named.")
+    if set(names) == set(own):
+        return own
+    shared = sorted(set(names) & set(own))
+    if shared:
+        raise InputError(
+            f"{model} has the classes {first_few(own, 5)}. Some of the names given are among them "
+            f"({first_few(shared, 5)}), others are not: give all its own names, or all new ones in "
+            "its order."
+        )
+    return tuple(names)
+
+
+def _import_function(text: str) -> Function:
+    found: Function = import_named(text)
+    if not callable(found):
+        raise InputError(f"{text} is not a function.")
+    return found
+
+
+def _hugging_face(model: str, max_length: int) -> Student:
+    """A Hugging Face sequence classifier, by folder or name, as a student of texts."""
+    try:
+        from transformers import AutoConfig
+    except ImportError as error:
+        raise InputError(
+            f"{model} is not a student's folder; Hugging Face classifiers need transformers: "
+            "install it with `pip install 'noisyteacher[hf]'`."
+        ) from error
+    try:
+        check_model_name(model)
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{model} is neither a saved student, nor a Hugging Face classifier, nor "
+            "package.module:function."
+        ) from error
+    names = tuple(str(config.id2label[i]) for i in range(config.num_labels))
+    network: Network = TextEncoder(model, len(names)).build()
+    student = Student(
+        network.spec, network.state_dict(), names, InputFormat("text", Tokens(model, max_length))
+    )
+    student.__dict__["network"] = network.eval()
+    return student
