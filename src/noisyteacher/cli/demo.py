@@ -1,48 +1,129 @@
-"""``noisyteacher demo``: the whole way of the data on bundled digits, in about a minute."""
+"""``noisyteacher demo``: bundled digits, one distillation, and where a teacher pays."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.common import json_line, results_table, this_command, verdict, wide_console
+from noisyteacher.cli.common import json_line, text_table, this_command, wide_console
 
-EPILOG = "**Example:** `noisyteacher demo --trials 5 --out runs/demo`"
+if TYPE_CHECKING:
+    from noisyteacher.bench.gold_sizes import DigitsSplit
+    from noisyteacher.pipeline import CrossFitted
+    from noisyteacher.runs import Row
+
+EPILOG = "**Example:** `noisyteacher demo --out runs/demo`"
+GOLD_ROWS = 50  # of the distillation
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    trials: Annotated[int, typer.Option(min=1, help="Splits of V, S and pool.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON lines.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    splits: Annotated[
+        int, typer.Option(min=1, help="Random splits behind each point of the chart.")
+    ] = 10,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser at the end.")
+    ] = False,
 ) -> None:
-    """Split digits, train a teacher, store its labels, fit its noise, train students, compare.
+    """Distill a naive Bayes teacher on handwritten digits, and show when a teacher pays.
 
-    No network is needed. A teacher that saw a few gold digits is wrong often; its stored labels
-    train students with and without a model of that noise, beside a student of gold labels only.
-    The table shows whatever comes out. The same seed gives the same numbers; started again in the
-    same folder, the run goes on where it was.
+    The data is bundled with scikit-learn; no network is needed. First `distill` trains a student
+    from 50 gold labels and the teacher's labels of 797 other digits. Then students with 20 to 400
+    gold labels are compared on ten random splits. The page shows both. The same seed gives the same
+    numbers; an interrupted demo continues when it is started again.
     """
-    import torch
-
-    from noisyteacher.bench import run_recipe
-    from noisyteacher.bench.recipes.digits import digits
+    typer.echo("Handwritten digits, a naive Bayes teacher and linear students.", err=True)
+    from noisyteacher.bench.gold_sizes import draw_gold_sizes, one_thread, run_sizes
+    from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.report import write_run_page
-    from noisyteacher.runs import record_command
+    from noisyteacher.runs import RunFolder, record_command
+    from noisyteacher.runs.folder import SIZES
 
-    torch.set_num_threads(1)  # these students are too small to share among cores
-    recipe = digits(seed=seed, trials=trials)
-    rows = run_recipe(recipe, out, device="cpu", quiet=json, picture_shape=(8, 8))
-    rows = [row for row in rows if row.trial < trials]
-    record_command(out, this_command())
-    page = write_run_page(out)
+    sizes = RunFolder(out / SIZES)
+    with sizes.lock(), one_thread():
+        sizes.claim({"name": "digits", "dataset": "gold rows", "seed": seed})
+        done = _distill(out, seed, quiet=json)
+        with ProgressDisplay(quiet=json) as display:
+            rows = run_sizes(
+                sizes, seed, splits, lambda done, total: display.update("Splits", done, total)
+            )
+        draw_gold_sizes(rows, out / "pictures" / "gold-rows")
+        record_command(out, this_command())
+        page = write_run_page(out)
     if json:
-        for row in rows:
-            typer.echo(json_line(row))
-        return
+        typer.echo(json_line(_outcome(done, rows, page)))
+    else:
+        _show(done, rows, page)
+    if open_page:
+        typer.launch(str(page))
+
+
+def _distill(out: Path, seed: int, quiet: bool) -> CrossFitted:
+    """One real distillation, on the first split."""
+    from noisyteacher.bench.gold_sizes import split_digits
+    from noisyteacher.pipeline import CrossFitted, DistillSettings, gather, run_distill
+
+    parts = split_digits(seed, 0)
+    gold, test = parts.gold[:GOLD_ROWS], parts.test
+    settings = DistillSettings(student="linear", seed=seed)
+    task = gather(
+        gold=(gold, parts.x[gold], parts.y[gold]),
+        pool=(parts.pool, parts.x[parts.pool]),
+        labels=parts.labels,
+        test=(test, parts.x[test], parts.y[test]),
+        settings=settings,
+    )
+    done = run_distill(task, settings, out, device="cpu", quiet=quiet)
+    assert isinstance(done, CrossFitted)
+    _save_pictures(done, parts, out)
+    return done
+
+
+def _save_pictures(done: CrossFitted, parts: DigitsSplit, out: Path) -> None:
+    """The comparison again, with digits as pictures, and with their truth, which a demo knows."""
+    from noisyteacher.runs.comparison import Predictions, find_examples
+
+    pool = parts.pool
+    disagreements, examples = find_examples(
+        pool,
+        parts.x[pool],
+        Predictions.of(parts.labels.take(pool).probs),
+        Predictions.of(done.student.predict_proba(parts.x[pool])),
+        done.task.classes,
+        truth=parts.y[pool],
+        picture_shape=(8, 8),
+    )
+    found = replace(done.comparison(), disagreements=disagreements, examples=examples)
+    found.save(out)
+
+
+def _outcome(done: CrossFitted, rows: list[Row], page: Path) -> dict[str, object]:
+    from noisyteacher.bench.gold_sizes import sizes_table, sizes_verdict
+
+    header, lines = sizes_table(rows)
+    return {
+        "report": str(page),
+        "distill": done.student.about,
+        "verdict": sizes_verdict(rows),
+        "table": {"header": header, "rows": lines},
+        "rows": rows,
+    }
+
+
+def _show(done: CrossFitted, rows: list[Row], page: Path) -> None:
+    from noisyteacher.bench.gold_sizes import sizes_table, sizes_title, sizes_verdict
+
     console = wide_console()
-    console.print(results_table(rows))
-    console.print(verdict(rows), highlight=False)
-    console.print(f"Results, labels, the α(x) picture and the page: {page}", soft_wrap=True)
+    told = done.student.about["table"]
+    console.print(text_table(told["title"], told["header"], told["rows"]))
+    console.print(done.verdict(), soft_wrap=True, markup=False)
+    header, lines = sizes_table(rows)
+    console.print(text_table(sizes_title(rows), header, lines))
+    console.print(sizes_verdict(rows), soft_wrap=True, markup=False)
+    console.print(f"Page: {page}", soft_wrap=True, markup=False)
+    console.print("Next: noisyteacher distill --help", soft_wrap=True, markup=False)

@@ -17,6 +17,7 @@ from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs.rows import Row, append_row, read_rows
 
 AUDITS, COMMANDS = "audits", "story.json"
+SIZES = "sizes"  # the run inside a demo's folder that compares numbers of gold rows
 ANOTHER_FOLDER = "choose another folder with out= (--out)"
 
 

@@ -1,4 +1,4 @@
-"""Handwritten digits, bundled with scikit-learn: the demo's recipe, for any machine."""
+"""Handwritten digits, bundled with scikit-learn: a recipe for any machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def digits(
 ) -> Recipe:
     """A teacher that saw few digits and is wrong often; small students.
 
-    ``noisyteacher demo``; 2 cores of a laptop; under 90 s. Expect a teacher between 60 and 80 %
-    right. The size of A is chosen for that, not for any method's sake.
+    ``noisyteacher bench digits``; 2 cores of a laptop; under 90 s. Expect a teacher between
+    60 and 80 % right. The size of A is chosen for that, not for any method's sake.
     """
     training = TrainConfig(
         epochs=40, batch_size=64, optimizer=Adam(3e-3), schedule=Cosine(), checkpoint_every=40

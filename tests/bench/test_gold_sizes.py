@@ -1,0 +1,112 @@
+"""The demo's sweep over numbers of gold rows: its splits, its summary and its sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from noisyteacher.bench.gold_sizes import (
+    BLEND,
+    SHOWN,
+    mean_interval,
+    sizes_table,
+    sizes_title,
+    sizes_verdict,
+    split_digits,
+    summarize,
+)
+from noisyteacher.runs import Row
+
+
+def row(method: str, labeled: int, trial: int, last: float, teacher: float = 88.0) -> Row:
+    return Row(
+        recipe="gold rows",
+        dataset="digits",
+        distillation=None if method == "GoldOnly()" else "soft",
+        labeled=labeled,
+        method=method,
+        gold_repeat=1,
+        generation=1,
+        trial=trial,
+        epochs=0,
+        accuracy={"last": last, "selected": None, "best_test": None},
+        macro_f1=None,
+        teacher_accuracy=teacher + trial,
+        curve=[],
+        seconds=0.0,
+        images_per_second=0.0,
+        seeds={},
+        hardware="none",
+    )
+
+
+def rows(by_size: dict[int, dict[str, float]]) -> list[Row]:
+    """Three splits each; the accuracy of a split is one point above that of the one before."""
+    return [
+        row(method, size, trial, value + trial)
+        for size, values in by_size.items()
+        for trial in range(3)
+        for method, value in values.items()
+    ]
+
+
+def level(gold: float, vanilla: float, slam: float, blend: float) -> dict[str, float]:
+    return dict(zip(SHOWN, (gold, vanilla, slam, blend), strict=True))
+
+
+def test_the_parts_of_a_split_are_apart_and_the_teacher_saw_none_of_them() -> None:
+    parts = split_digits(0, 3)
+    used = np.concatenate([parts.test, parts.gold, parts.pool])
+    assert len(np.unique(used)) == len(used) == 1597
+    assert 80 < parts.teacher_accuracy < 92
+    again, other = split_digits(0, 3), split_digits(0, 4)
+    assert (again.gold == parts.gold).all()
+    assert not (other.gold == parts.gold).all()
+
+
+def test_intervals_are_students() -> None:
+    values = [88.0, 90.0, 93.0, 89.5]
+    found = mean_interval(values)
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert (found.value, found.low, found.high) == pytest.approx((90.125, low, high))
+
+
+def test_gains_are_paired_split_by_split() -> None:
+    found = {(p.method, p.size): p for p in summarize(rows({20: level(60, 88, 89, 90)}))}
+    gain = found[BLEND, 20].gain
+    assert (gain.value, gain.low, gain.high) == pytest.approx((30, 30, 30))
+    assert found[BLEND, 20].accuracy.value == pytest.approx(91)
+
+
+def test_the_verdict_names_where_the_teacher_pays_and_where_not() -> None:
+    told = sizes_verdict(
+        rows({20: level(60, 88, 89, 90), 50: level(80, 88, 89, 90), 400: level(95, 92, 93, 94)})
+    )
+    assert told == (
+        "The teacher's labels pay with 20 and 50 gold rows: distill's blend is ahead of gold "
+        "labels alone by 30.0 points at 20 rows and by 10.0 at 50. With 400 gold rows gold labels "
+        "alone do better than the blend. Vanilla distillation falls behind gold labels alone at "
+        "400 rows."
+    )
+
+
+def test_differences_within_the_interval_are_called_ties() -> None:
+    uneven = rows({100: level(88, 88, 88, 88)})
+    tied = [
+        row(one.method, 100, one.trial, one.accuracy["last"] + (one.method == BLEND) * change)
+        for one, change in zip(uneven, np.repeat([1.0, -1.0, 0.2], 4), strict=True)
+    ]
+    assert sizes_verdict(tied) == "With 100 gold rows the two cannot be told apart."
+
+
+def test_the_table_has_a_line_per_size_with_half_widths() -> None:
+    found = rows({20: level(60, 88, 89, 90), 50: level(80, 88, 89, 90)})
+    header, lines = sizes_table(found)
+    assert header == ["gold rows", *SHOWN.values()]
+    half = stats.t.ppf(0.975, 2) / np.sqrt(3)
+    assert lines[0] == ["20", *(f"{v:.1f} ± {half:.1f}" for v in (61, 89, 90, 91))]
+    assert sizes_title(found) == (
+        "Test accuracy in percent, mean ± 95 % interval over 3 random splits; the teacher reaches "
+        f"89.0 ± {half:.1f}"
+    )
