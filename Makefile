@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format bench screenshots clean
+.PHONY: setup demo test test-oldest lint format docs wheel bench screenshots clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,16 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
 
+# The same tests with the oldest allowed versions of the core requirements other than torch.
+test-oldest: .venv-oldest/.installed
+	.venv-oldest/bin/pytest -n 2
+
+.venv-oldest/.installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet --constraint constraints.txt torch hatchling editables
+	.venv-oldest/bin/pip install --quiet --constraint constraints-oldest.txt --no-build-isolation --editable ".[dev]"
+	touch $@
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -28,6 +38,13 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The documentation as a site, in site/.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+wheel: $(STAMP)
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 # CPU figures of benchmarks/README.md; those of a GPU are made by the commands named there.
 bench: $(STAMP)
@@ -46,4 +63,4 @@ screenshots: demo
 	$(BIN)/python docs/screenshots.py runs/demo
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .venv-oldest .mypy_cache .pytest_cache .ruff_cache build dist site

@@ -7,6 +7,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+import typer
+
+from noisyteacher.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,8 +48,34 @@ def test_no_command_stands_in_a_page_that_nobody_runs() -> None:
         for language, code in BLOCK.findall(page.read_text()):
             if language in SHOWN_ONLY | {"python"}:
                 continue
-            commands = [line.split()[:2] for line in code.splitlines()]
-            assert all(c[0] == "make" and c[1] in targets for c in commands), (page.name, code)
+            for line in code.splitlines():
+                words = line.split("#")[0].split()
+                known = words[0] == "make" and words[1] in targets
+                assert known or words == ["pip", "install", "."] or run_by_the_tutorial(words), line
+
+
+def run_by_the_tutorial(words: list[str]) -> bool:
+    """Whether the tutorial, which a test runs, has this command, maybe with more options."""
+    tutorial = (ROOT / "docs" / "tutorial-llm.md").read_text()
+    commands = [line.split() for line in tutorial.splitlines() if line.startswith("noisyteacher ")]
+    plain = {word.rstrip("/") for word in words}
+    return any(plain <= set(command) for command in commands)
+
+
+COMMAND = re.compile(r"\bnoisyteacher ([a-z]+)((?:[^`\n]|\\\n)*)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "results" / "RESULTS.md"], ids=lambda p: p.name)
+def test_every_option_in_a_page_is_one_that_the_command_has(page: Path) -> None:
+    """Also in text that no test runs, such as commands that need a GPU or a data set."""
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for verb, rest in COMMAND.findall(page.read_text()):
+        if verb not in verbs:
+            continue
+        known = {name for parameter in verbs[verb].params for name in parameter.opts}
+        known |= {name for parameter in verbs[verb].params for name in parameter.secondary_opts}
+        options = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", rest))
+        assert options <= known | {"--help"}, (verb, options - known)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

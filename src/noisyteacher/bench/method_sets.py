@@ -1,4 +1,4 @@
-"""Sets of methods that recipes and ``--methods`` name: the paper's comparisons and more."""
+"""Sets of methods that recipes and ``--method`` name: the paper's comparisons and more."""
 
 from __future__ import annotations
 

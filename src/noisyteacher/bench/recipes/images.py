@@ -66,7 +66,7 @@ def cifar100(teacher: ModelSpec | None = None, student: ModelSpec | None = None)
     37.94 at 5 000 labels. ResNets are version 1, where the paper's are likely version 2.
 
     On a CPU, an epoch of a small one: ``noisyteacher bench cifar100 --labeled 5000 --trials 1
-    --teacher "ResNetCifar(depth=20)" --student "ResNetCifar(depth=20)" --methods "Vanilla()"
+    --teacher "ResNetCifar(depth=20)" --student "ResNetCifar(depth=20)" --method "Vanilla()"
     --epochs 1 --teacher-epochs 1 --pretrain-epochs 0 --data DIR``; 7 minutes on one busy core of an
     AMD EPYC, 4 of them the student's; one epoch teaches next to nothing (2.2 %).
     """
@@ -133,7 +133,7 @@ def cifar100_outside(teacher: ModelSpec | None = None, student: ModelSpec | None
 
     ``noisyteacher bench cifar100-outside --labeled 1000 --data DIR`` has three trials,
     ``--labeled 500,2500,5000 --trials 1`` the other sizes, and ``--labeled 1000 --trials 1 --epochs
-    200 --methods "Consistency(None);Consistency(SLaM())"`` a longer training. One H200; a teacher
+    200 --method "Consistency(None);Consistency(SLaM())"`` a longer training. One H200; a teacher
     takes 3 minutes, eight students of one view 2.7 and of two views 4.5. Measured at 1 000 labels:
     teacher 56.35, gold only 14.43, vanilla 55.16, SLaM 46.56, see results/RESULTS.md.
     """
