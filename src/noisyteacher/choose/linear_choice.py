@@ -18,19 +18,30 @@ from noisyteacher.choose.evidence import (
     solve_candidates,
 )
 from noisyteacher.choose.folds import make_folds
-from noisyteacher.methods import ForwardCorrection, GoldOnly, Method, SLaM, TaylorCE, Vanilla
+from noisyteacher.methods import (
+    SOFT_LABELS,
+    ForwardCorrection,
+    GoldOnly,
+    Method,
+    SelfTraining,
+    SLaM,
+    TaylorCE,
+    Vanilla,
+)
 from noisyteacher.train.solver import LinearFit
 
 FOLDS = 5
 FEW_ROWS, REPEATS = 50, 3  # fewer gold rows than this are cross-fitted several times
 POOL_FOR_COMPARISON = 5_000  # pool rows on which candidates are compared; the refit uses all
 GOLD_STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+SELF_STRENGTHS = (1.0, 10.0, 100.0)
 TAUGHT_STRENGTHS = (0.1, 1.0, 10.0)
 GOLD_WEIGHTS = (1.0, 10.0)
 SMALLEST_WEIGHT = 0.005  # parts below it are left out of the returned blend
-# Gold only, Taylor-CE, SLaM and forward correction carry the blend; hard labels stand beside them.
+# Hard labels add little to the blend; they stand in the table as the rival that users know.
 DEFAULT_METHODS: tuple[Method, ...] = (
     GoldOnly(),
+    SelfTraining(),
     Vanilla(hard=True),
     TaylorCE(2),
     SLaM(),
@@ -40,12 +51,17 @@ DEFAULT_METHODS: tuple[Method, ...] = (
 
 def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[LinearCandidate]:
     """The methods with the settings that are tried for each; gold only is always among them."""
-    taught = tuple(Setting(s, w) for w in GOLD_WEIGHTS for s in TAUGHT_STRENGTHS)
-    alone = tuple(Setting(s) for s in GOLD_STRENGTHS)
     if not any(type(method) is GoldOnly for method in methods):
         methods = (GoldOnly(), *methods)
-    found = [LinearCandidate(method, taught) for method in methods]
-    return [c if c.uses_teacher else replace(c, settings=alone) for c in found]
+    return [LinearCandidate(method, _settings(method)) for method in methods]
+
+
+def _settings(method: Method) -> tuple[Setting, ...]:
+    if isinstance(method, SelfTraining):
+        return tuple(Setting(s) for s in SELF_STRENGTHS)
+    if SOFT_LABELS not in method.needs:
+        return tuple(Setting(s) for s in GOLD_STRENGTHS)
+    return tuple(Setting(s, w) for w in GOLD_WEIGHTS for s in TAUGHT_STRENGTHS)
 
 
 @dataclass(frozen=True, eq=False)
