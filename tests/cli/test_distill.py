@@ -59,20 +59,17 @@ def refused(*arguments: object) -> str:
 def test_texts(tmp_path: Path) -> None:
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     found = printed(*on(folder), "--out", out, *FAST, "--compare")
-    assert found["sizes"] == {"gold": 20, "V": 60, "S": 20, "pool": 150, "test": 0}
-    names = [candidate["candidate"] for candidate in found["candidates"]]
-    assert {"logistic regression", "GoldOnly()", "Vanilla()", "Consistency(inner=None)"} <= set(
-        names
-    )
-    kept = [candidate for candidate in found["candidates"] if candidate["kept"]]
-    assert len(kept) == 1
-    assert kept[0]["accuracy_on_S"] == max(c["accuracy_on_S"] for c in found["candidates"])
-    assert any("split off the gold set" in note for note in found["notes"])
+    assert found["sizes"] == {"gold": 100, "V": 0, "S": 0, "pool": 150, "test": 0}
+    *names, returned = [candidate["candidate"] for candidate in found["candidates"]]
+    assert {"logistic regression", "GoldOnly()", "Vanilla()"} <= set(names)
+    assert returned == "the returned student"
+    kept = [candidate for candidate in found["candidates"] if candidate["weight"]]
+    assert [candidate["candidate"] for candidate in kept] == [found["kept"]]
     student = load_student(out / "student")
     assert student.predict(["great lovely film", "awful dull film"]).tolist() == ["good", "bad"]
     assert len(read_rows(out / "results.jsonl")) == len(names)
     page = (out / "report.html").read_text()
-    assert "Consistency(inner=None)" in page
+    assert "Calibrated(inner=TaylorCE(2))" in page
     assert "α(x)" in page
     assert "planted" in (out / "student" / "README.md").read_text()
 
@@ -81,11 +78,14 @@ def test_people_get_words_and_a_second_start_changes_nothing(tmp_path: Path) -> 
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     first = run(*on(folder), "--out", out, *FAST, "--quick")
     assert first.exit_code == 0, (first.output, first.exception)
-    told = "20 gold, 60 validation (V), 20 selection (S) and 150 pool examples, 2 classes"
+    told = "100 gold and 150 pool examples, 2 classes"
     assert told in first.stderr
-    assert "Note: V and S were split off" in first.stderr
+    cost = (
+        "2 students are trained for 1 epochs each, and judged on 20 gold rows that they do not see"
+    )
+    assert f"{cost}; then the chosen one again on all gold rows." in first.stderr
     assert "logistic regression" in first.stdout
-    assert "S has 20 examples" in first.stdout
+    assert "With 20 gold rows the accuracy is known to within" in first.stdout
     rows = (out / "results.jsonl").read_bytes()
     again = run(*on(folder), "--out", out, *FAST, "--quick")
     assert again.exit_code == 0, again.output
@@ -124,7 +124,8 @@ def test_images_in_parquet(tmp_path: Path) -> None:
     folder, out = write_digit_parquet(tmp_path / "data"), tmp_path / "run"
     options = ["--student", "resnet8", "--method", "SLaM()"]
     found = printed(*on(folder, "parquet"), "--out", out, *FAST, *options)
-    assert [c["candidate"] for c in found["candidates"]] == ["GoldOnly()", "SLaM()"]
+    tried = [c["candidate"] for c in found["candidates"]]
+    assert tried == ["GoldOnly()", "SLaM()", "the returned student"]
     assert load_student(out / "student").predict(digits(5)[0]).shape == (5,)
 
 
@@ -134,7 +135,7 @@ def test_tables_with_plain_probabilities(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(folder / "pool.parquet").slice(0, 20), test)
     options = ["--out", out, *FAST, "--test", test, "--quick"]
     found = printed(*on(folder, "parquet", "probs.npy"), *options)
-    assert found["sizes"] == {"gold": 16, "V": 48, "S": 16, "pool": 100, "test": 20}
+    assert found["sizes"] == {"gold": 80, "V": 0, "S": 0, "pool": 100, "test": 20}
     assert any("20 pool examples are also in the test set" in note for note in found["notes"])
     assert found["candidates"][0]["accuracy_on_test"] is not None
 
@@ -143,7 +144,7 @@ def test_tables(tmp_path: Path) -> None:
     folder, out = write_digit_tables(tmp_path / "data"), tmp_path / "run"
     found = printed(*on(folder, "parquet", "probs.npy"), "--out", out, *FAST)
     assert found["candidates"][0]["candidate"] == "logistic regression"
-    assert max(c["accuracy_on_S"] for c in found["candidates"]) > 80
+    assert max(c["accuracy"] for c in found["candidates"]) > 80
     table = digits(7)[0].reshape(7, -1).astype(np.float32)
     assert load_student(out / "student").predict(table).shape == (7,)
 
@@ -174,7 +175,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "None of the 2 ids of strange has a teacher label" in refused(
         *good[:2], "--pool", strange, *good[4:], *out
     )
-    assert "no tokenizer" in refused(*good, *out, "--student", str(tmp_path / "none")).lower()
+    assert "no model folder" in refused(*good, *out, "--student", str(tmp_path / "none"))
     assert not (tmp_path / "run").exists()  # nothing that could be taken for a result
 
 

@@ -18,9 +18,9 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, SLaM, Vanilla
 from noisyteacher.models import BagLinear, Linear
 from noisyteacher.pipeline import (
-    CrossFitted,
     Distilled,
     DistillSettings,
+    Unfinished,
     gather,
     load_student,
     run_distill,
@@ -44,21 +44,21 @@ def columns(gold: int = 60, count: int = 300, right: float = 0.8, **more: Any) -
     } | more
 
 
-def fitted(out: Path | None = None, data: dict[str, Any] | None = None, **more: Any) -> CrossFitted:
+def fitted(out: Path | None = None, data: dict[str, Any] | None = None, **more: Any) -> Distilled:
     settings = DistillSettings(**more)
-    task = gather(**(data or columns()), settings=settings)
+    task = gather(**(data or columns()))
     done = run_distill(task, settings, out, device="cpu", quiet=True)
-    assert isinstance(done, CrossFitted)
+    assert isinstance(done, Distilled)
     return done
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[CrossFitted, Path]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Distilled, Path]:
     out = tmp_path_factory.mktemp("run") / "run"
     return fitted(out), out
 
 
-def test_no_gold_row_is_given_away(finished: tuple[CrossFitted, Path]) -> None:
+def test_no_gold_row_is_given_away(finished: tuple[Distilled, Path]) -> None:
     done, _ = finished
     assert done.task.sizes == {"gold": 60, "V": 0, "S": 0, "pool": 200, "test": 40}
     assert done.choice.rows == 60
@@ -66,7 +66,7 @@ def test_no_gold_row_is_given_away(finished: tuple[CrossFitted, Path]) -> None:
 
 
 def test_the_folder_holds_student_rows_card_and_predictions(
-    finished: tuple[CrossFitted, Path],
+    finished: tuple[Distilled, Path],
 ) -> None:
     done, out = finished
     student = load_student(out / "student")
@@ -97,7 +97,7 @@ def test_the_folder_holds_student_rows_card_and_predictions(
     assert "60 gold, 200 pool and 40 test examples" in card
 
 
-def test_verdict_page_console_and_config_agree(finished: tuple[CrossFitted, Path]) -> None:
+def test_verdict_page_console_and_config_agree(finished: tuple[Distilled, Path]) -> None:
     done, out = finished
     config = orjson.loads((out / "student" / "config.json").read_bytes())
     assert config["about"]["verdict"] == done.verdict()
@@ -112,7 +112,7 @@ def test_verdict_page_console_and_config_agree(finished: tuple[CrossFitted, Path
     assert "ForwardCorrection()" in page
 
 
-def test_started_again_nothing_is_added(finished: tuple[CrossFitted, Path]) -> None:
+def test_started_again_nothing_is_added(finished: tuple[Distilled, Path]) -> None:
     done, out = finished
     rows = (out / "results.jsonl").read_bytes()
     weights = (out / "student" / "model.safetensors").read_bytes()
@@ -163,12 +163,12 @@ def test_methods_named_by_the_user_replace_the_defaults() -> None:
 @pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
 def test_methods_with_two_views_are_trained_step_by_step() -> None:
     settings = DistillSettings(methods=(Consistency(SLaM()),), quick=True)
-    assert not settings.cross_fits("text")
-    assert not DistillSettings(epochs=3).cross_fits("text")
-    assert not DistillSettings(student="mlp").cross_fits("text")
-    assert not DistillSettings().cross_fits("image")
-    assert DistillSettings(student="linear").cross_fits("table")
-    assert DistillSettings(student=BagLinear(5, 2)).cross_fits("text")
+    assert not settings.solves("text")
+    assert not DistillSettings(epochs=3).solves("text")
+    assert not DistillSettings(student="mlp").solves("text")
+    assert not DistillSettings().solves("image")
+    assert DistillSettings(student="linear").solves("table")
+    assert DistillSettings(student=BagLinear(5, 2)).solves("text")
 
 
 def test_a_table_is_solved_too() -> None:
@@ -218,19 +218,23 @@ def test_too_few_gold_rows_are_refused() -> None:
 
 def test_out_of_time_nothing_is_returned() -> None:
     settings = DistillSettings()
-    task = gather(**columns(), settings=settings)
+    task = gather(**columns())
     done = run_distill(task, settings, minutes=0, device="cpu", quiet=True)
-    assert isinstance(done, Distilled)
-    assert not done.finished
+    assert done == Unfinished(())
 
 
 @pytest.mark.parametrize(
     ("settings", "match"),
-    [({"folds": 1}, "folds must be at least 2"), ({"metric": "f1"}, "metric must be one of")],
+    [({"folds": 0}, "folds must be at least 1"), ({"metric": "f1"}, "metric must be one of")],
 )
 def test_settings_out_of_range(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         DistillSettings(**settings)
+
+
+def test_linear_students_are_judged_in_folds() -> None:
+    with pytest.raises(InputError, match=r"at least 2 folds \(--folds\), not 1"):
+        fitted(folds=1)
 
 
 def test_a_teacher_that_knows_all_gold_rows_is_pointed_out() -> None:
@@ -272,7 +276,7 @@ def test_distill_and_predict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_predictions_in_other_formats(
-    tmp_path: Path, finished: tuple[CrossFitted, Path], suffix: str
+    tmp_path: Path, finished: tuple[Distilled, Path], suffix: str
 ) -> None:
     texts = tmp_path / "new.csv"
     texts.write_text("id,text\nx1,great lovely film\nx2,awful dull film\n")

@@ -57,7 +57,7 @@ def compare_candidates(
 ) -> Choice:
     """Every candidate's score, and that of the rule, corrected for having been applied to them."""
     alone = [evidence.held_out_scores([i]) for i in range(len(candidates))]
-    best = np.nanmax(np.stack(alone), axis=0)
+    best = np.fmax.reduce(np.stack(alone))  # NaN where a resample leaves no row out
     weights = np.zeros(len(candidates))
     for part in parts:
         weights[part.candidate] += part.weight

@@ -84,6 +84,31 @@ def choose_linear(
 ) -> LinearChoice:
     """Cross-fit all candidates on the judging rows, blend them, and refit the blend on all rows."""
     candidates = list(linear_candidates() if candidates is None else candidates)
+    evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress)
+    parts = _without_crumbs(evidence.blend())
+    return LinearChoice(
+        **vars(compare_candidates(candidates, evidence, parts)),
+        student=_refit(rows, candidates, parts, progress),
+        own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
+        candidates=tuple(candidates),
+    )
+
+
+def fit_gold_only(rows: DecisionRows, *, seed: int = 0) -> LinearFit:
+    """The logistic regression that every network must beat: its strengths blended out of fold."""
+    candidates = linear_candidates([GoldOnly()])
+    evidence = _cross_fit_evidence(rows, candidates, FOLDS, "accuracy", seed)
+    return _refit(rows, candidates, _without_crumbs(evidence.blend()))
+
+
+def _cross_fit_evidence(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate],
+    folds: int,
+    metric: str,
+    seed: int,
+    progress: Progress = lambda name, fold: None,
+) -> Evidence:
     judging = np.flatnonzero(rows.judges)
     y = rows.y[judging]
     rng = np.random.default_rng([seed, 1])
@@ -104,19 +129,12 @@ def choose_linear(
         )
         for repeat in range(repeats)
     ]
-    evidence = Evidence(
+    return Evidence(
         y,
         [np.concatenate(found, axis=1) for found in zip(*logits, strict=True)],
         rows.teacher_probs(judging),
         metric,
         seed,
-    )
-    parts = _without_crumbs(evidence.blend())
-    return LinearChoice(
-        **vars(compare_candidates(candidates, evidence, parts)),
-        student=_refit(rows, candidates, parts, progress),
-        own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
-        candidates=tuple(candidates),
     )
 
 
@@ -130,7 +148,7 @@ def _refit(
     rows: DecisionRows,
     candidates: Sequence[LinearCandidate],
     parts: Sequence[Part],
-    progress: Progress,
+    progress: Progress = lambda name, fold: None,
 ) -> LinearFit:
     """The blend's students trained on all gold rows and the whole pool, as one linear student."""
     used = sorted({part.candidate for part in parts})

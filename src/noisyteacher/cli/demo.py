@@ -12,7 +12,7 @@ from noisyteacher.cli.common import json_line, text_table, this_command, wide_co
 
 if TYPE_CHECKING:
     from noisyteacher.bench.gold_sizes import DigitsSplit
-    from noisyteacher.pipeline import CrossFitted
+    from noisyteacher.pipeline import Distilled
     from noisyteacher.runs import Row
 
 EPILOG = "**Example:** `noisyteacher demo --out runs/demo`"
@@ -63,10 +63,10 @@ def demo(
         typer.launch(str(page))
 
 
-def _distill(out: Path, seed: int, quiet: bool) -> CrossFitted:
+def _distill(out: Path, seed: int, quiet: bool) -> Distilled:
     """One real distillation, on the first split."""
     from noisyteacher.bench.gold_sizes import split_digits
-    from noisyteacher.pipeline import CrossFitted, DistillSettings, gather, run_distill
+    from noisyteacher.pipeline import Distilled, DistillSettings, gather, run_distill
 
     parts = split_digits(seed, 0)
     gold, test = parts.gold[:GOLD_ROWS], parts.test
@@ -76,15 +76,14 @@ def _distill(out: Path, seed: int, quiet: bool) -> CrossFitted:
         pool=(parts.pool, parts.x[parts.pool]),
         labels=parts.labels,
         test=(test, parts.x[test], parts.y[test]),
-        settings=settings,
     )
     done = run_distill(task, settings, out, device="cpu", quiet=quiet)
-    assert isinstance(done, CrossFitted)
+    assert isinstance(done, Distilled)
     _save_pictures(done, parts, out)
     return done
 
 
-def _save_pictures(done: CrossFitted, parts: DigitsSplit, out: Path) -> None:
+def _save_pictures(done: Distilled, parts: DigitsSplit, out: Path) -> None:
     """The comparison again, with digits as pictures, and with their truth, which a demo knows."""
     from noisyteacher.runs.comparison import Predictions, find_examples
 
@@ -102,7 +101,7 @@ def _save_pictures(done: CrossFitted, parts: DigitsSplit, out: Path) -> None:
     found.save(out)
 
 
-def _outcome(done: CrossFitted, rows: list[Row], page: Path) -> dict[str, object]:
+def _outcome(done: Distilled, rows: list[Row], page: Path) -> dict[str, object]:
     from noisyteacher.bench.gold_sizes import sizes_table, sizes_verdict
 
     header, lines = sizes_table(rows)
@@ -115,7 +114,7 @@ def _outcome(done: CrossFitted, rows: list[Row], page: Path) -> dict[str, object
     }
 
 
-def _show(done: CrossFitted, rows: list[Row], page: Path) -> None:
+def _show(done: Distilled, rows: list[Row], page: Path) -> None:
     from noisyteacher.bench.gold_sizes import sizes_table, sizes_title, sizes_verdict
 
     console = wide_console()

@@ -35,7 +35,7 @@ from noisyteacher.core.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from noisyteacher.pipeline import CrossFitted, Distilled
+    from noisyteacher.pipeline import Distilled, Unfinished
     from noisyteacher.pipeline.task import Task
 
 EPILOG = """
@@ -100,7 +100,7 @@ def distill(
         Path | None,
         typer.Option(
             help="Labeled examples that students are compared on and never trained on. By default"
-            " the gold examples are used, in folds; for networks, some of them are set aside.",
+            " the gold examples are used, in folds; for networks, a fifth of them is held out.",
             rich_help_panel=FILES,
         ),
     ] = None,
@@ -167,22 +167,25 @@ def distill(
         int,
         typer.Option(
             min=1,
-            help="With 2, the first students label the pool again and teach a second generation.",
+            help="With 2, the first students label the pool again and teach a second generation."
+            " This needs --val and --selection.",
             rich_help_panel=STUDENTS,
         ),
     ] = 1,
     folds: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=2,
-            help="The number of folds of the gold examples in which linear students are compared.",
+            min=1,
+            help="The number of folds in which gold examples are held out to compare students. The "
+            "default is 5 for linear students, and 1 for networks, which holds out a fifth of the "
+            "gold examples once. Every fold trains each network once more.",
             rich_help_panel=TRAINING,
         ),
-    ] = 5,
+    ] = None,
     metric: Annotated[
         str,
         typer.Option(
-            help="What linear students are compared by: accuracy or macro_f1.",
+            help="What students are compared by: accuracy or macro_f1.",
             rich_help_panel=TRAINING,
         ),
     ] = "accuracy",
@@ -224,8 +227,8 @@ def distill(
     Students that use the gold labels alone are always trained too, and the verdict says whether the
     teacher's labels were worth using. Linear students (the default for texts) are averaged with
     weights, and compared on all gold examples by cross-validation. Networks are compared on gold
-    examples that are set aside, and the best one is kept. The same command continues a run that was
-    stopped.
+    examples that are held out; one is chosen and trained again on all gold examples. The same
+    command continues a run that was stopped.
     """
     say_first("Reading the examples and the teacher's labels.", quiet=json)
     from noisyteacher.labels.importers import parse_classes
@@ -263,19 +266,19 @@ def distill(
             classes=None if classes is None else list(parse_classes(classes)),
             logits=logits,
             files=FileOptions(id_column, text_column, label_column, image_size),
-            settings=settings,
         )
         say(_sizes_in_words(task))
         done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
     _show(done, out, notes, json)
 
 
-def _show(done: Distilled | CrossFitted, out: Path, notes: list[str], json: bool) -> None:
-    if not done.finished:
-        names = [outcome.candidate.name for outcome in getattr(done, "outcomes", ())]
-        text = f"The time is up; {len(names)} students are trained. "
+def _show(done: Distilled | Unfinished, out: Path, notes: list[str], json: bool) -> None:
+    from noisyteacher.pipeline import Unfinished
+
+    if isinstance(done, Unfinished):
+        text = f"The time is up; {len(done.trained)} students are trained. "
         text += "Run the same command again to continue."
-        typer.echo(json_line({"finished": False, "trained": names}) if json else text)
+        typer.echo(json_line({"finished": False, "trained": done.trained}) if json else text)
         return
     page = _write_report(done, out, notes)
     if json:
@@ -289,7 +292,7 @@ def _show(done: Distilled | CrossFitted, out: Path, notes: list[str], json: bool
     say_next("noisyteacher", "predict", out / "student", "NEW", "--out", "predictions.csv")
 
 
-def _write_report(done: Distilled | CrossFitted, out: Path, notes: list[str]) -> Path:
+def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
     from noisyteacher.bench.figures import draw_alpha_curve
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
@@ -304,7 +307,7 @@ def _write_report(done: Distilled | CrossFitted, out: Path, notes: list[str]) ->
     return write_run_page(out)
 
 
-def _table(done: Distilled | CrossFitted) -> Table:
+def _table(done: Distilled) -> Table:
     told = done.student.about["table"]
     return text_table(told["title"], told["header"], told["rows"])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,6 +35,17 @@ def choose_device(asked: str | torch.device | None = None) -> torch.device:
     if index >= torch.cuda.device_count():
         raise InputError(f"There is no GPU {index}: this machine has {torch.cuda.device_count()}.")
     return torch.device("cuda", index)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread meanwhile: several only wait for each other where the work is small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache

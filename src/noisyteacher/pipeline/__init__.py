@@ -3,19 +3,18 @@
 from noisyteacher.data import read_examples
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.pipeline.api import distill, gather
-from noisyteacher.pipeline.cross_fitted import CrossFitted
 from noisyteacher.pipeline.distillation import run_distill
-from noisyteacher.pipeline.distilled import Distilled
+from noisyteacher.pipeline.distilled import Distilled, Unfinished
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.student import Student, load_student, save_student
 
 __all__ = [
-    "CrossFitted",
     "DistillSettings",
     "Distilled",
     "FileOptions",
     "Student",
+    "Unfinished",
     "distill",
     "gather",
     "load_student",

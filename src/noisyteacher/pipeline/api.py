@@ -7,15 +7,14 @@ from pathlib import Path
 
 import torch
 
-from noisyteacher.choose.linear_choice import FOLDS
-from noisyteacher.core.errors import InputError, warn
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Featurizer
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelLike
 from noisyteacher.pipeline.defaults import AUTO
 from noisyteacher.pipeline.distillation import run_distill
-from noisyteacher.pipeline.distilled import Distilled
+from noisyteacher.pipeline.distilled import Unfinished
 from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.pipeline.student import Student
@@ -39,7 +38,7 @@ def distill(
     quick: bool = False,
     generations: int = 1,
     encoder: str | Path | None = None,
-    folds: int = FOLDS,
+    folds: int | None = None,
     metric: str = "accuracy",
     training: TrainConfig | None = None,
     epochs: int | None = None,
@@ -56,8 +55,8 @@ def distill(
 
     Students of gold labels alone are always trained too, and ``student.about["verdict"]`` says
     whether the teacher was worth it. A linear student (texts, unless asked otherwise) is a blend of
-    several: all gold rows measure the teacher, train and, in folds, judge. Networks are judged on
-    a selection set S, and the best is returned.
+    several: all gold rows measure the teacher, train and, in folds, judge. Of networks one is
+    chosen on a held-out fifth of the gold rows, then trained again on all of them.
 
     Args:
         student: "auto", "linear", "mlp", "resnet20", ..., a Hugging Face encoder's name or folder,
@@ -66,19 +65,22 @@ def distill(
             (``models.CustomModel`` says what it must read and return).
         gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. ``val``
             holds rows that the teacher never saw: give it if the teacher was trained on gold rows.
-            For networks V and S are split off the gold set where not given. Test examples take no
-            part in any choice.
+            ``selection`` rows judge students and are never trained on. Test examples take no part
+            in any choice.
         pool: a path, a dataset or (ids, inputs).
-        labels: teacher labels of the pool and of V (or of gold, to split V off): labels, a store,
+        labels: teacher labels of the pool and of the gold rows (or of ``val``): labels, a store,
             a file of probabilities, or an array with a row for each gold, then each pool example
-            (then each of V, where given); or several of these.
-        method: one or several, tried instead of the one the audit recommends and the default,
-            Consistency(SLaM()).
+            (then each of ``val``, where given); or several of these.
+        method: one or several, tried instead of the defaults.
         classes: names of the columns of an array of probabilities.
         logits: whether the numbers in an array or a file of labels are logits.
-        compare, quick, generations: try more methods, fewer, or students of students.
+        compare, quick, generations: try more methods, fewer, or students of students (which need
+            ``val`` and ``selection``).
         encoder: for the student "embeddings": the folder or name of a frozen text encoder.
-        folds, metric: of the cross-fit; the metric is "accuracy" or "macro_f1".
+        folds: in which gold rows are held out to judge students. None is 5 for linear students; for
+            networks it is 1, which holds one fifth out, because each fold costs a student of every
+            method.
+        metric: what students are judged by: "accuracy" or "macro_f1".
         training, epochs: how each student is trained, or only for how long; None is usual for the
             kind of data.
         featurizer: how texts are read; None is TF-IDF, or an encoder's tokenizer.
@@ -86,9 +88,9 @@ def distill(
         flip: whether images may be mirrored in training (not so for digits or letters).
         out: a folder for the run; made again, the call goes on where it was.
         device: "cpu" or "cuda"; None is cuda where there is one.
-        minutes: stop cleanly after so many; then the best student so far is returned, with a
-            warning.
-        seed: of the split, the weights and everything else random.
+        minutes: stop cleanly after so many with an ``InputError``; with ``out``, the same call goes
+            on.
+        seed: of the folds, the weights and everything else random.
         quiet: whether to show no progress.
     """
     settings = DistillSettings(
@@ -116,11 +118,12 @@ def distill(
         classes=classes,
         logits=logits,
         files=files,
-        settings=settings,
     )
     done = run_distill(task, settings, out, device=device, minutes=minutes, quiet=quiet)
-    if isinstance(done, Distilled) and not done.finished:
-        _warn_of_time(done)
+    if isinstance(done, Unfinished):
+        goes_on = "with out= it can go on" if out is None else "the same call goes on"
+        trained = len(done.trained)
+        raise InputError(f"Time was up after {trained} students, before one was chosen; {goes_on}.")
     return done.student
 
 
@@ -129,16 +132,6 @@ def _methods(given: Method | str | Sequence[Method | str] | None) -> tuple[Metho
         return ()
     several = [given] if isinstance(given, Method | str) else given
     return tuple(parse(one) if isinstance(one, str) else one for one in several)
-
-
-def _warn_of_time(done: Distilled) -> None:
-    go_on = "the same call with out= goes on" if done.folder is None else "the same call goes on"
-    if not done.outcomes:
-        raise InputError(f"Time was up before a first student had finished; {go_on}.")
-    warn(
-        f"Time was up: this is the best of the {len(done.outcomes)} students trained so far; "
-        f"{go_on}."
-    )
 
 
 def gather(
@@ -152,14 +145,8 @@ def gather(
     classes: Sequence[str] | None = None,
     logits: bool = False,
     files: FileOptions | None = None,
-    settings: DistillSettings | None = None,
-    seed: int = 0,
 ) -> Task:
-    """Read everything a distillation needs, and match it.
-
-    ``settings`` decide whether V and S are split off the gold set where not given: students that
-    are cross-fitted need neither.
-    """
+    """Read everything a distillation needs, and match it."""
     more = {
         name: None if part is None else as_examples(part, name, files)
         for name, part in (("val", val), ("selection", selection), ("test", test))
@@ -168,10 +155,4 @@ def gather(
     unknown = as_examples(pool, "pool", files, labeled=False, features=known.features)
     given = ExampleSets(known, unknown, **more)
     in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
-    cross_fit = settings is not None and settings.cross_fits(known.kind)
-    return make_task(
-        given,
-        as_labels(labels, in_order, classes, logits=logits),
-        cross_fit=cross_fit,
-        seed=seed if settings is None else settings.seed,
-    )
+    return make_task(given, as_labels(labels, in_order, classes, logits=logits))

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.task import Task
+from noisyteacher.pipeline.distilled import Distilled
 
 _MOST_STEPS = 12
 
 
-class HasStudent(Protocol):
-    """A finished distillation, cross-fitted or judged on S."""
-
-    @property
-    def task(self) -> Task: ...
-
-    @property
-    def student(self) -> Student: ...
-
-    @property
-    def noise(self) -> TeacherNoise | None: ...
-
-
-def write_card(done: HasStudent) -> str:
+def write_card(done: Distilled) -> str:
     """The card as Markdown."""
     about, student = done.student.about, done.student
     sizes, teacher = about["sizes"], about["teacher"]
@@ -67,10 +53,7 @@ def write_card(done: HasStudent) -> str:
 
 
 def _teacher_accuracy(teacher: dict[str, Any]) -> str:
-    if "accuracy_on_V" in teacher:
-        return f", right on {teacher['accuracy_on_V']:.2f} % of V"
-    on_gold = teacher["accuracy_on_gold"]
-    return "" if on_gold is None else f", right on {on_gold:.2f} % of the gold examples"
+    return f", right on {teacher['accuracy_on_gold']:.2f} % of the gold examples"
 
 
 def _accuracies(table: dict[str, Any]) -> list[str]:

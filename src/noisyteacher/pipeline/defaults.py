@@ -37,6 +37,10 @@ HELP = (
     "imported and run"
 )
 _IMAGE_STUDENT = re.compile(r"resnet\d+|mobilenet")
+# An epoch has at least so many steps; a student, more than two epochs of it, at most so many.
+LEAST_STEPS: dict[Kind, int] = {"text": 50, "table": 30, "image": 20}
+MOST_STEPS: dict[Kind, int] = {"text": 10_000, "table": 10_000, "image": 100_000}
+LEAST_EPOCHS = 2
 _IMAGENET_DEPTHS = (18, 50)
 _MOST_WORDS = 50_000  # of dense rows of texts
 _SMALLEST_BATCH = 32  # where the data is too small for 4 of the usual size
@@ -134,30 +138,38 @@ def _image_student(student: str, inputs: InputFormat, classes: int) -> ModelSpec
 
 
 def training_for(kind: Kind, spec: ModelSpec, rows: int) -> TrainConfig:
-    """How such a student is trained on so many rows; small data gets more passes, not fewer steps.
+    """How such a student is trained on so many rows.
 
-    The text settings are those measured on reviews: 12 epochs of at least 50 steps, batches of
-    256, one cycle up to a rate of 0.02, gold rows repeated 5 times.
+    Small data gets more passes, not fewer steps; large data gets fewer epochs, so that steps stay
+    within ``MOST_STEPS``. The text settings are those measured on reviews: 12 epochs of at least 50
+    steps, batches of 256, one cycle up to a rate of 0.02, gold rows repeated 5 times.
     """
     reads_tokens = isinstance(spec, CustomModel) and kind == "text" and spec.words is None
     if isinstance(spec, TextEncoder) or reads_tokens:
         optimizer = Adam(3e-5, weight_decay=0.01)
-        return TrainConfig(3, 32, optimizer, Cosine(warmup=0.1), gold_repeat=5)
+        config = TrainConfig(3, 32, optimizer, Cosine(warmup=0.1), gold_repeat=5)
+        return _fewer_epochs(kind, config, rows)
     if kind == "text":
         rate = 0.02 if isinstance(spec, BagLinear) else 0.002
         config = TrainConfig(12, 256, Adam(rate), Cosine(warmup=0.3), gold_repeat=5)
-        return _at_least(50, config, rows)
+        return _at_least(kind, config, rows)
     if kind == "table":
         rate = 0.01 if isinstance(spec, Linear) else 0.003
         config = TrainConfig(20, 256, Adam(rate), Cosine(warmup=0.1), gold_repeat=5)
-        return _at_least(30, config, rows)
-    return _at_least(20, TrainConfig(50, 256, Adam(1.41e-3), Steps()), rows)
+        return _at_least(kind, config, rows)
+    return _at_least(kind, TrainConfig(50, 256, Adam(1.41e-3), Steps()), rows)
 
 
-def _at_least(steps: int, config: TrainConfig, rows: int) -> TrainConfig:
+def _at_least(kind: Kind, config: TrainConfig, rows: int) -> TrainConfig:
     batch = config.batch_size
     while batch > _SMALLEST_BATCH and rows < 4 * batch:
         batch //= 2
     config = replace(config, batch_size=batch)
-    usual = -(-rows // config.batch_size)
-    return config if usual >= steps else replace(config, steps_per_epoch=steps)
+    if -(-rows // config.batch_size) < LEAST_STEPS[kind]:
+        return replace(config, steps_per_epoch=LEAST_STEPS[kind])
+    return _fewer_epochs(kind, config, rows)
+
+
+def _fewer_epochs(kind: Kind, config: TrainConfig, rows: int) -> TrainConfig:
+    epochs = MOST_STEPS[kind] // -(-rows // config.batch_size)
+    return replace(config, epochs=min(config.epochs, max(LEAST_EPOCHS, epochs)))

@@ -1,178 +1,288 @@
-"""What came out of a distillation: the best student on S, the verdict and its page."""
+"""What came out of a distillation: the student, the verdict, its table, its rows and its files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.special import softmax
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.choose.choice import Choice
+from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.verdict import percent, shares_note, verdict
 from noisyteacher.core.machine import versions
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.candidates import Outcome
+from noisyteacher.pipeline.candidates import FLOOR
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
+from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import (
     Comparison,
     Predictions,
-    compare,
     count_confusions,
+    find_examples,
     sample_rows,
 )
+
+OUT_OF_FOLD = "out_of_fold.parquet"
+_ABSTENTION = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # thresholds whose effect is told
+_MOST_PREDICTED = 5_000  # pool rows on which the student's class shares are looked at
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Time was up; the same call with the same folder goes on."""
+
+    trained: tuple[str, ...]  # names of the students that are finished
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """How a candidate was trained, for its results row; solved students have no epochs."""
+
+    seconds: float
+    epochs: int = 0
+    gold_repeat: int = 1
+    generation: int = 1
+    curve: tuple[dict[str, Any], ...] = ()  # of the first held-out part
+    examples_per_second: float = 0.0
+    macro_f1: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """A run's candidates in the order of training; the first of the best on S is kept."""
+    """A finished distillation: its student, and what is known about it.
+
+    Linear students are a ``blend``; of networks one is chosen. ``tested`` holds accuracies in
+    percent on the test set by the candidate's name, and that of the returned student under "".
+    """
 
     task: Task
-    outcomes: Sequence[Outcome]
-    finished: bool
+    choice: Choice
+    student: Student
+    blend: bool
+    judged: np.ndarray  # positions of the rows that judged the candidates
+    records: Mapping[str, TrainingRecord]  # by the candidate's name
+    noise: TeacherNoise | None
+    tested: Mapping[str, float]
+    seconds: float
     folder: Path | None = field(default=None)
 
     @property
-    def best(self) -> Outcome:
-        if not self.outcomes:
-            raise InputError("No student has finished yet.")
-        return max(self.outcomes, key=lambda outcome: outcome.selection)
+    def kept(self) -> str:
+        """What is returned, in words."""
+        if self.blend:
+            return "a blend of linear students"
+        return next(line.name for line in self.choice.lines if line.weight)
 
     @property
-    def best_of_gold(self) -> Outcome:
-        """The best student that never saw a teacher label."""
-        return max(
-            (o for o in self.outcomes if not o.candidate.uses_teacher), key=lambda o: o.selection
-        )
-
-    @property
-    def student(self) -> Student:
-        return self.best.student
-
-    @property
-    def noise(self) -> TeacherNoise | None:
-        """The noise model of the kept student, else the first there is."""
-        known = [o.noise for o in (self.best, *self.outcomes) if o.noise is not None]
-        return known[0] if known else None
-
-    @property
-    def chance(self) -> float:
-        """Points on S within which two students cannot be told apart: two standard errors."""
-        rows = len(self.task.split.selection)
-        # One more right and one more wrong: a student without a mistake on S is not beyond chance.
-        share = (self.best.selection / 100 * rows + 1) / (rows + 2)
-        return 200 * float(np.sqrt(share * (1 - share) / rows))
+    def measured_on(self) -> np.ndarray:
+        """Positions of the gold rows that measure the teacher."""
+        return self.task.measures
 
     def verdict(self) -> str:
-        """Which student is kept, and why, in two sentences."""
-        best, gold = self.best, self.best_of_gold
-        taught = [o for o in self.outcomes if o.candidate.uses_teacher]
-        rows = len(self.task.split.selection)
-        caution = (
-            f"S has {rows} examples: differences below {self.chance:.1f} points may be chance."
+        """Accuracies on held-out gold rows, and whether the teacher was worth it."""
+        found = self.choice
+        alone = sum(line.weight for line in found.lines if not line.uses_teacher)
+        told = verdict(
+            found.score,
+            found.gold_only,
+            found.teacher,
+            found.gain,
+            found.rows,
+            metric=found.metric,
+            gold_weight=alone if self.blend else None,
         )
-        if not best.candidate.uses_teacher:
-            if not taught:
-                return (
-                    f"No student of the teacher's labels was trained: {gold.candidate.name} is "
-                    f"kept, {gold.selection:.2f} % on S."
-                )
-            rival = max(o.selection for o in taught)
-            found = "made nothing better" if rival == gold.selection else "did not help"
-            return (
-                f"The teacher's labels {found}: {gold.candidate.name} has "
-                f"{gold.selection:.2f} % on S, the best student of the teacher's labels "
-                f"{rival:.2f} %. The former is kept. {caution}"
-            )
-        return (
-            f"{best.candidate.name} is kept: {best.selection:.2f} % on S, "
-            f"{best.selection - gold.selection:.2f} points above the best student of gold labels "
-            f"alone ({gold.candidate.name}, {gold.selection:.2f} %). {caution}"
-        )
+        more = [self._shares_note()]
+        if not self.blend:
+            seen = "without the selection set" if self._has_selection else "on all gold rows"
+            more.insert(0, f"Returned is {self.kept}, trained {seen}.")
+        return " ".join([told, *(note for note in more if note)])
+
+    @property
+    def _has_selection(self) -> bool:
+        return len(self.task.split.selection) > 0
+
+    def _shares_note(self) -> str | None:
+        task = self.task
+        pool = task.split.pool[:_MOST_PREDICTED]
+        if not len(pool):
+            return None
+        said = self.student.logits(take_rows(task.inputs, pool)).argmax(1)
+        return shares_note(task.y[task.judges], said, task.classes)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """One entry per candidate, and the returned student, for tables and machines."""
+        found, what = self.choice, self.choice.metric
+
+        def line(name: str, score: Estimate, uses_teacher: bool, weight: float | None) -> Any:
+            return {
+                "candidate": name,
+                "uses_teacher": uses_teacher,
+                what: round(100 * score.value, 2),
+                "interval": [round(100 * score.low, 2), round(100 * score.high, 2)],
+                "weight": None if weight is None else round(weight, 4),
+                "accuracy_on_test": self.tested.get("" if weight is None else name),
+            }
+
+        taught = any(one.weight and one.uses_teacher for one in found.lines)
+        returned = "the returned blend" if self.blend else "the returned student"
+        lines = [line(c.name, c.score, c.uses_teacher, c.weight) for c in found.lines]
+        return [*lines, line(returned, found.score, taught, None)]
 
     def about(self, hardware: str) -> dict[str, Any]:
         """The account for the student's config, card and page."""
         labels = self.task.labels
         return {
-            "kept": self.best.candidate.name,
+            "kept": self.kept,
             "verdict": self.verdict(),
             "sizes": self.task.sizes,
             "teacher": {
                 "name": labels.teacher,
                 "revision": labels.revision,
-                "accuracy_on_V": round(self.task.teacher_accuracy, 2),
+                "accuracy_on_gold": round(self.task.teacher_accuracy, 2),
             },
-            "candidates": [self.line(outcome) for outcome in self.outcomes],
+            "metric": self.choice.metric,
+            "candidates": self.lines(),
             "table": self.table(),
+            "abstention": self.abstention(),
+            "seconds": round(self.seconds, 1),
             "hardware": hardware,
             "versions": versions(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
-    @property
-    def measured_on(self) -> np.ndarray:
-        """Positions of the rows that measure the teacher: V."""
-        return self.task.split.val
-
     def table(self) -> dict[str, Any]:
-        """All candidates, for console, card and page."""
-        rows = []
-        for outcome in self.outcomes:
-            line = self.line(outcome)
-            test = line["accuracy_on_test"]
-            rows.append(
-                [
-                    line["candidate"],
-                    f"{line['accuracy_on_S']:.2f}",
-                    "" if test is None else f"{test:.2f}",
-                    f"{line['seconds']:.1f}",
-                    "yes" if line["kept"] else "",
-                ]
-            )
+        """The teacher, all candidates and the returned student, for console, card and page."""
+        found = self.choice
+        rows = [
+            [
+                one["candidate"],
+                f"{one[found.metric]:.1f}",
+                f"{one['interval'][0]:.1f} to {one['interval'][1]:.1f}",
+                self._share(one["weight"]),
+                "" if one["accuracy_on_test"] is None else f"{one['accuracy_on_test']:.2f}",
+            ]
+            for one in self.lines()
+        ]
+        if found.teacher is not None:
+            value, low, high = (100 * v for v in vars(found.teacher).values())
+            rows.insert(0, ["the teacher", f"{value:.1f}", f"{low:.1f} to {high:.1f}", "", ""])
+        title = f"{found.rows} gold rows, each predicted by students not trained on it"
+        if not self.blend and self.tested and not self._has_selection:
+            title += "; candidates are tested as trained then, the returned student after its refit"
+        last = "weight" if self.blend else "kept"
         return {
-            "title": "Accuracy after the last epoch; the student that is best on S is kept",
-            "header": ["student", "S, %", "test, %", "seconds", "kept"],
+            "title": title,
+            "header": ["student", f"{found.metric}, %", "95 % interval", last, "test, %"],
             "rows": rows,
         }
 
-    def line(self, outcome: Outcome) -> dict[str, Any]:
-        """One candidate for tables and machines."""
-        return {
-            "candidate": outcome.candidate.name,
-            "uses_teacher": outcome.candidate.uses_teacher,
-            "accuracy_on_S": round(outcome.selection, 2),
-            "accuracy_on_test": None if outcome.test is None else round(outcome.test, 2),
-            "seconds": round(outcome.seconds, 1),
-            "kept": outcome is self.best,
-        }
+    def _share(self, weight: float | None) -> str:
+        if weight is None:
+            return ""
+        return percent(weight) if self.blend else "yes" if weight else ""
 
+    def abstention(self) -> list[dict[str, float]]:
+        """What leaving out predictions below a probability would do, on held-out gold rows."""
+        probs = softmax(self.choice.out_of_fold, axis=1)
+        y = np.tile(self.task.y[self.judged], len(probs) // self.choice.rows)
+        sure, right = probs.max(1), probs.argmax(1) == y
+        return [
+            {
+                "below": threshold,
+                "left_out": round(100 * float(np.mean(sure < threshold)), 1),
+                "accuracy": round(100 * float(np.mean(right[sure >= threshold])), 1),
+            }
+            for threshold in _ABSTENTION
+            if (sure >= threshold).any()
+        ]
 
-def compare_with_teacher(done: Distilled) -> Comparison:
-    """The kept student beside its teacher, as the run's page shows them.
+    def comparison(self) -> Comparison:
+        """Teacher and student side by side, as the run's page shows them."""
+        task, judged = self.task, self.judged
+        pool = sample_rows(task.split.pool)
+        ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
+        disagreements, examples = find_examples(
+            ids,
+            inputs,
+            Predictions.of(task.labels.take(ids).probs),
+            Predictions.of(self.student.predict_proba(inputs)),
+            task.classes,
+        )
+        known = judged[task.labels.has(task.ids[judged])]
+        by_teacher = task.labels.take(task.ids[known]).hard
+        said = self.choice.out_of_fold[: len(judged)].argmax(1)
+        return Comparison(
+            student="the returned blend" if self.blend else self.kept,
+            classes=list(task.classes),
+            rows_of="the pool",
+            rows=len(pool),
+            disagreements=disagreements,
+            confusions=[
+                count_confusions("teacher", "the gold rows", task.y[known], by_teacher),
+                count_confusions("student", "the gold rows, held out", task.y[judged], said),
+            ],
+            examples=examples,
+        )
 
-    Disagreements are looked for in the pool, confusions counted on S, which no student saw; on V
-    for a teacher that did not label S.
-    """
-    task, parts, student = done.task, done.task.split, done.student
-    pool = sample_rows(parts.pool)
-    ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
-    tested = student.logits(take_rows(task.inputs, parts.selection)).argmax(1)
-    labeled = bool(task.labels.has(task.ids[parts.selection]).all())
-    judged, name = (parts.selection, "S") if labeled else (parts.val, "V")
-    by_teacher = task.labels.take(task.ids[judged]).hard
-    return compare(
-        done.best.candidate.name,
-        "the pool",
-        ids,
-        inputs,
-        Predictions.of(task.labels.take(ids).probs),
-        Predictions.of(student.predict_proba(inputs)),
-        task.classes,
-        [
-            count_confusions("teacher", name, task.y[judged], by_teacher),
-            count_confusions("student", "S", task.y[parts.selection], tested),
-        ],
-    )
+    def save_out_of_fold(self, folder: Path) -> None:
+        """Every judging row with the class and probability that students without it predict."""
+        task, count = self.task, len(self.task.classes)
+        probs = softmax(self.choice.out_of_fold, axis=1)
+        probs = probs.reshape(-1, self.choice.rows, count).mean(0)
+        names = np.array(task.classes)
+        table = pa.table(
+            {
+                "id": [str(key) for key in task.ids[self.judged].tolist()],
+                "label": names[task.y[self.judged]].tolist(),
+                "predicted": names[probs.argmax(1)].tolist(),
+                "probability": probs.max(1).astype(np.float32),
+            }
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{OUT_OF_FOLD}.tmp"
+        pq.write_table(table, temporary)
+        temporary.replace(folder / OUT_OF_FOLD)
+
+    def rows(self, seed: int, hardware: str) -> list[Row]:
+        """A results row per candidate; held-out gold rows take the place of S."""
+        task = self.task
+        found = []
+        for line in self.choice.lines:
+            record = self.records[line.name]
+            kind = "hard" if "hard=True" in line.name else "soft"
+            found.append(
+                Row(
+                    recipe="distill",
+                    dataset=task.name,
+                    distillation=kind if line.uses_teacher else None,
+                    labeled=len(task.split.gold),
+                    method=FLOOR if line.method is None else repr(line.method),
+                    gold_repeat=record.gold_repeat,
+                    generation=record.generation,
+                    trial=0,
+                    epochs=record.epochs,
+                    accuracy={
+                        "last": self.tested.get(line.name),
+                        "selected": None,
+                        "best_test": None,
+                        "out_of_fold": round(100 * line.score.value, 3),
+                    },
+                    macro_f1=record.macro_f1,
+                    teacher_accuracy=task.teacher_accuracy,
+                    curve=list(record.curve),
+                    seconds=round(record.seconds, 3),
+                    images_per_second=round(record.examples_per_second, 1),
+                    seeds={"recipe": seed, "trial": 0, "student": seed},
+                    hardware=hardware,
+                )
+            )
+        return found

@@ -1,32 +1,38 @@
-"""What every distillation does before it trains: settings, the claim of its folder, the audit."""
+"""What every distillation does before it trains: settings, its folder and rows, the audit."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import orjson
+import torch
 
 from noisyteacher.auditing import Audit, audit
 from noisyteacher.choose.decision import METRICS
-from noisyteacher.choose.linear_choice import FOLDS
+from noisyteacher.choose.evidence import DecisionRows
+from noisyteacher.choose.folds import input_groups
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Featurizer
-from noisyteacher.data.dataset import Kind
+from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.methods import EXTRAS, PRETRAINED, Method
 from noisyteacher.models import ModelLike, ModelSpec
-from noisyteacher.pipeline.defaults import AUTO, is_linear_student
+from noisyteacher.noise import TeacherNoise
+from noisyteacher.pipeline.defaults import AUTO, is_linear_student, student_for, training_for
 from noisyteacher.pipeline.student import is_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
 from noisyteacher.runs.folder import ANOTHER_FOLDER
-from noisyteacher.train import TrainConfig
-from noisyteacher.train.solver import is_solvable
+from noisyteacher.train import Inputs, TrainConfig
+from noisyteacher.train.solver import Features, is_solvable
 
 _AUDIT_REPLICATES = 200
 # What differs from the folder's run, as the one who gave it would say.
@@ -45,7 +51,7 @@ class DistillSettings:
     student: str | ModelLike = AUTO
     methods: tuple[Method, ...] = ()  # instead of the recommended one and the default
     encoder: str | Path | None = None  # of the student "embeddings"
-    folds: int = FOLDS
+    folds: int | None = None  # None: 5 for linear students, 1 held-out part for networks
     metric: str = "accuracy"
     compare: bool = False
     quick: bool = False
@@ -63,20 +69,81 @@ class DistillSettings:
             raise InputError(f"epochs must be at least 1, not {self.epochs}.")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, not {self.seed}.")
-        if self.folds < 2:
-            raise InputError(f"folds must be at least 2, not {self.folds}.")
+        if self.folds is not None and self.folds < 1:
+            raise InputError(f"folds must be at least 1, not {self.folds}.")
         if self.metric not in METRICS:
             raise InputError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}.")
 
-    def cross_fits(self, kind: Kind) -> bool:
-        """Whether students are linear and solved, so that all gold rows judge them in folds.
+    def solves(self, kind: Kind) -> bool:
+        """Whether students are linear and solved to convergence.
 
         Anything that asks for training steps (epochs, generations, methods with two views) trains
-        them step by step instead, and judges on S.
+        them step by step instead, like networks.
         """
         linear = is_linear_student(self.student, kind)
         steps = self.epochs is not None or self.training is not None or self.generations > 1
         return linear and not steps and all(can_be_solved(method) for method in self.methods)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One task at work in a folder (or in memory alone)."""
+
+    task: Task
+    settings: DistillSettings
+    inputs: InputFormat
+    tensors: Inputs
+    folder: RunFolder | None
+    device: torch.device
+    say: Callable[[str], None]
+    quiet: bool
+    deadline: float = math.inf
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        return student_for(self.settings.student, self.inputs, len(self.task.classes))
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        """How networks are trained."""
+        rows = len(self.task.ids) - len(self.task.split.selection)
+        config = self.settings.training or training_for(self.task.kind, self.spec, rows)
+        epochs = self.settings.epochs
+        return config if epochs is None else replace(config, epochs=epochs)
+
+    @property
+    def path(self) -> Path | None:
+        """Where its files go."""
+        return None if self.folder is None else self.folder.path
+
+    @property
+    def minutes_left(self) -> float | None:
+        if self.deadline == math.inf:
+            return None
+        return max(0.0, (self.deadline - time.monotonic()) / 60)
+
+    def decision_rows(self, features: Features) -> DecisionRows:
+        """The task's rows, with their roles in the decision."""
+        task = self.task
+        n = len(task.ids)
+        judges, measures = np.zeros(n, bool), np.zeros(n, bool)
+        judges[task.judges] = True
+        measures[task.measures] = True
+        # Pool rows are groups of their own: the task has no pool copy of a gold row.
+        groups = np.arange(n)
+        known = np.flatnonzero(task.y >= 0)
+        groups[known] = n + input_groups(take_rows(task.inputs, known))
+        return DecisionRows(
+            features,
+            task.ids,
+            task.y,
+            judges,
+            measures,
+            task.labels,
+            len(task.classes),
+            trains_judges=len(task.split.selection) == 0,
+            groups=groups,
+        )
 
 
 def can_be_solved(method: Method) -> bool:
@@ -84,11 +151,11 @@ def can_be_solved(method: Method) -> bool:
     return is_solvable(method) and not method.needs & {*EXTRAS, PRETRAINED}
 
 
-def claim_folder(
-    folder: RunFolder, task: Task, inputs: InputFormat, spec: ModelSpec, training: str, seed: int
-) -> None:
+def claim_folder(run: Run, training: str) -> None:
     """Take the folder, or refuse it now and not after the training."""
-    featurizer = inputs.featurizer
+    folder, task, featurizer = run.folder, run.task, run.inputs.featurizer
+    if folder is None:
+        return
     settings = {
         "name": "distill",
         "dataset": task.name,
@@ -96,10 +163,10 @@ def claim_folder(
         "sizes": task.sizes,
         "classes": list(task.classes),
         "teacher": task.labels.teacher,
-        "student": repr(spec),
+        "student": repr(run.spec),
         "student_training": training,
-        "seed": seed,
-        "flip": inputs.flip,
+        "seed": run.settings.seed,
+        "flip": run.inputs.flip,
         # Another vocabulary of the same size fits the same student, and means other words.
         "featurizer": None
         if featurizer is None
@@ -112,9 +179,10 @@ def claim_folder(
         raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
 
 
-def save_audit(found: Audit, folder: RunFolder) -> None:
-    content = orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
-    write_atomic(folder.path / "audit.json", content)
+def save_audit(run: Run, found: Audit) -> None:
+    if run.path is not None:
+        content = orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
+        write_atomic(run.path / "audit.json", content)
 
 
 def audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
@@ -130,3 +198,13 @@ def audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
     for warning in found.warnings:
         say(f"Audit: {warning}")
     return found
+
+
+def fit_noise(task: Task, methods: Iterable[Method]) -> TeacherNoise | None:
+    """The first noise model that a method asks for, fitted on all rows that measure."""
+    for method in methods:
+        noise = method.noise()
+        if noise is not None:
+            rows = task.measures
+            return noise.fit(task.labels.take(task.ids[rows]), task.y[rows])
+    return None

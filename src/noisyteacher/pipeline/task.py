@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from noisyteacher.core.errors import InputError, first_few, warn
-from noisyteacher.data import Dataset, Split, split
+from noisyteacher.data import Dataset, Split
 from noisyteacher.data.dataset import Kind
 from noisyteacher.io.ids import ids_like
 from noisyteacher.labels import TeacherLabels
@@ -23,15 +23,13 @@ from noisyteacher.pipeline.matching import (
     without_unlabeled,
 )
 
-MOST_HELD_OUT = 500  # rows of V and of S at most
-LEAST_GOLD = 20  # rows from which V and S can be split off
-LEAST_CROSS_FIT = 10  # gold rows with teacher labels that folds can be made of
+LEAST_GOLD = 10  # gold rows with teacher labels that folds can be made of
 SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleSets:
-    """The sets as the user gave them; V and S are split off the gold set where not given."""
+    """The sets as the user gave them; parts of the gold set stand in for V and S."""
 
     gold: Dataset
     pool: Dataset
@@ -109,13 +107,8 @@ class Task:
         return digest.hexdigest()
 
 
-def make_task(
-    given: ExampleSets, labels: TeacherLabels, *, cross_fit: bool = False, seed: int = 0
-) -> Task:
-    """Match classes and ids, split off what was not given, and put all rows together.
-
-    With ``cross_fit`` nothing is split off the gold set: folds of it take the place of V and S.
-    """
+def make_task(given: ExampleSets, labels: TeacherLabels) -> Task:
+    """Match classes and ids, and put all rows together."""
 
     def with_ids(part: Dataset) -> Dataset:
         return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
@@ -138,10 +131,7 @@ def make_task(
     _warn_of_absent_classes(labeled["gold"], labels.classes)
     pool = pool_with_labels(pool_without(with_ids(pool), labeled), labels)
     test = labeled.pop("test", None)
-    if cross_fit:
-        sets = _for_folds(labeled, labels)
-    else:
-        sets = _with_val_and_selection(labeled, labels, seed)
+    sets = _for_folds(labeled, labels)
     _warn_of_copies(sets, test)
     task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
     measured = len(task.split.val) or len(task.split.gold)
@@ -183,38 +173,12 @@ def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
             continue
         copies = [key for key, c in zip(part.ids, contents(part), strict=True) if c in trained]
         if copies:
+            # A row of S is never trained on, under whatever id.
+            effect = "are not trained on" if name == "S" else "its accuracies are too high"
             warn(
                 f"{len(copies)} examples of {name} are also in the gold set or V, under other ids, "
-                f"so that its accuracies are too high: {first_few(map(str, copies))}."
+                f"so that {'they ' if name == 'S' else ''}{effect}: {first_few(map(str, copies))}."
             )
-
-
-def _with_val_and_selection(
-    sets: dict[str, Dataset], labels: TeacherLabels, seed: int
-) -> dict[str, Dataset]:
-    """Split V and S off the gold set where they were not given."""
-    if "V" in sets:
-        sets["V"] = _only_labeled(sets["V"], labels, "V")
-    wanted = [name for name in ("V", "S") if name not in sets]
-    if not wanted:
-        return sets
-    gold = sets["gold"]
-    # V needs teacher labels; S is drawn beside it.
-    usable = _measurable(gold, labels) if "V" in wanted else np.ones(len(gold), bool)
-    if usable.sum() < LEAST_GOLD:
-        raise InputError(
-            f"{int(usable.sum())} gold examples with teacher labels are too few to split off "
-            f"{' and '.join(wanted)}: at least {LEAST_GOLD} are needed."
-        )
-    drawn = _draw(np.where(usable, gold.y, -1), wanted, seed)
-    were = f"{wanted[0]} was" if len(wanted) == 1 else "V and S were"
-    warn(
-        f"{were} split off the gold set: if the teacher was trained on these rows, it looks better "
-        "on V than it is; then give val= (--val) with rows it never saw."
-    )
-    found = {"V": rows(gold, drawn.val), "S": rows(gold, drawn.selection)}
-    rest = np.setdiff1d(np.arange(len(gold)), np.concatenate([drawn.val, drawn.selection]))
-    return sets | {"gold": rows(gold, rest)} | {name: found[name] for name in wanted}
 
 
 def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dataset]:
@@ -222,10 +186,10 @@ def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dat
     gold = sets["gold"]
     if "V" in sets:
         sets["V"] = _only_labeled(sets["V"], labels, "V")
-    elif (found := int(_measurable(gold, labels).sum())) < LEAST_CROSS_FIT:
+    elif (found := int(_measurable(gold, labels).sum())) < LEAST_GOLD:
         raise InputError(
             f"{found} gold examples with teacher labels are too few to measure the teacher and "
-            f"judge students: at least {LEAST_CROSS_FIT} are needed."
+            f"judge students: at least {LEAST_GOLD} are needed."
         )
     nothing = rows(gold, np.empty(0, np.int64))
     return {"V": nothing, "S": nothing} | sets
@@ -259,25 +223,6 @@ def _only_labeled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
         raise InputError(f"None of the {len(val)} ids of {name} has a teacher label: {missing}.")
     warn(f"{int((~found).sum())} of {len(val)} rows of {name} have no teacher label: {missing}.")
     return rows(val, np.flatnonzero(found))
-
-
-def _draw(y: np.ndarray, wanted: list[str], seed: int) -> Split:
-    """V and S of sensible sizes; classes keep their shares in both, and in what is left.
-
-    V joins training later, so it costs nothing to give it most of the rows.
-    """
-    n = int((y >= 0).sum())
-    selection = min(MOST_HELD_OUT, n // 5) if "S" in wanted else 0
-    val = min(MOST_HELD_OUT, 3 * (n - selection) // 4) if "V" in wanted else 0
-    return split(
-        y,
-        n - val - selection,
-        val,
-        selection,
-        seed=seed,
-        stratified=True,
-        stratified_held_out=True,
-    )
 
 
 def _joined(

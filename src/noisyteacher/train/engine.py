@@ -20,9 +20,9 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.machine import choose_device
+from noisyteacher.core.machine import choose_device, one_thread
 from noisyteacher.core.progress import ProgressDisplay
-from noisyteacher.models import CustomModel
+from noisyteacher.models import MLP, BagLinear, BagMLP, CustomModel, Linear
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,
@@ -127,6 +127,7 @@ def train(
         ExitStack() as stack,
         torch.random.fork_rng(devices=[where] if where.type == "cuda" else []),
         _fast_kernels(where),
+        one_thread() if where.type == "cpu" and _are_small(jobs) else nullcontext(),
     ):
         processes.check_batch(config.batch_size)
         if progress is None:
@@ -163,6 +164,11 @@ def _fast_kernels(device: torch.device):  # type: ignore[no-untyped-def]
             yield
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+def _are_small(jobs: Sequence[Job]) -> bool:
+    """Whether all students are so small that a second thread would slow them down."""
+    return all(isinstance(job.model, Linear | MLP | BagLinear | BagMLP) for job in jobs)
 
 
 def _train_all(jobs: list[Job], session: _Session, size: int) -> list[Trained]:

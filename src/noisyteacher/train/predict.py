@@ -47,9 +47,7 @@ def label(
     if view_passes == 1:
         raise InputError("A spread over views needs at least 2 view passes.")
     where = torch.device(device)
-    network = cast(Network, model.build())
-    network.load_state_dict(state)
-    network.eval().to(where, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = _evaluating(model, state, where)
     generator = torch.Generator(where).manual_seed(seed)
     # An encoder may refuse an empty batch, so the columns of no rows are made without it.
     found = {} if len(ids) else _no_rows(network, embeddings, view_passes)
@@ -69,6 +67,31 @@ def label(
     return TeacherLabels.from_logits(
         ids, arrays.pop("logits"), classes=classes, k=k, extras=arrays, teacher=name
     )
+
+
+def predict_logits(
+    model: BuildsModel,
+    state: dict[str, Tensor],
+    inputs: Inputs,
+    views: Views,
+    *,
+    device: torch.device | str = "cpu",
+    batch_size: int = 1024,
+) -> np.ndarray:
+    """(n, L) float32: the model's logits, un-augmented and in evaluation mode."""
+    where = torch.device(device)
+    network, found = _evaluating(model, state, where), []
+    for index in torch.arange(rows_in(inputs)).split(batch_size):
+        shown = views.plain(to_device([gather_rows(inputs, index)], where))
+        found.append(_predict(network, shown, where)[0].cpu().numpy())
+    return np.concatenate(found)
+
+
+def _evaluating(model: BuildsModel, state: dict[str, Tensor], device: torch.device) -> Network:
+    network = cast(Network, model.build())
+    network.load_state_dict(state)
+    network.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
 
 
 @torch.no_grad()

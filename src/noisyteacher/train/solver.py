@@ -22,6 +22,7 @@ from scipy.optimize import minimize
 from scipy.sparse import issparse
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.machine import one_thread
 from noisyteacher.methods import Batch, Columns, Method, Output
 
 Features: TypeAlias = Any  # (n, d) np.ndarray or scipy.sparse.csr_matrix
@@ -122,18 +123,19 @@ def solve_linear(
     if len(index) != design.x.shape[0] or not np.array_equal(index, np.arange(len(index))):
         design = design.take(index)
     objective = _Objective(design, method, columns, classes, strength, gold_weight)
-    found = minimize(
-        objective,
-        objective.flat(start),
-        method="L-BFGS-B",
-        jac=True,
-        options={
-            "gtol": tolerance,
-            "ftol": 64 * np.finfo(np.float64).eps,
-            "maxiter": max_iterations,
-            "maxls": 50,
-        },
-    )
+    with one_thread():
+        found = minimize(
+            objective,
+            objective.flat(start),
+            method="L-BFGS-B",
+            jac=True,
+            options={
+                "gtol": tolerance,
+                "ftol": 64 * np.finfo(np.float64).eps,
+                "maxiter": max_iterations,
+                "maxls": 50,
+            },
+        )
     return objective.fit_at(found.x)
 
 

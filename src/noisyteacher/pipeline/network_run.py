@@ -1,0 +1,401 @@
+"""Distillation into a network: candidates judged on held-out gold rows, the chosen one refitted.
+
+By default a fifth of the gold rows is held out once (``folds`` 1): the others measure the teacher
+and train. With more folds every gold row is held out in turn. Rows of ``--selection`` take the
+place of held-out rows; then nothing needs a refit. All students of all folds are trained in one
+call, so that on a GPU they share it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisyteacher.choose.anchored import AnchoredEvidence
+from noisyteacher.choose.choice import compare_candidates
+from noisyteacher.choose.evidence import DecisionRows
+from noisyteacher.choose.floor import feature_matrix
+from noisyteacher.choose.folds import hold_out, make_folds
+from noisyteacher.choose.linear_choice import fit_gold_only
+from noisyteacher.core.errors import InputError, warn
+from noisyteacher.data import Tfidf
+from noisyteacher.data.dataset import take_rows
+from noisyteacher.data.input_format import fit_format
+from noisyteacher.data.tensors import gather_rows
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import EXTRAS, GoldOnly, Method, check_store, fit_and_prepare
+from noisyteacher.pipeline.candidates import Candidate, choose_candidates
+from noisyteacher.pipeline.defaults import LEAST_STEPS, student_for
+from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
+from noisyteacher.pipeline.generations import next_labels
+from noisyteacher.pipeline.linear_run import linear_state
+from noisyteacher.pipeline.preparation import (
+    Run,
+    audit_teacher,
+    claim_folder,
+    fit_noise,
+    save_audit,
+)
+from noisyteacher.pipeline.student import Student
+from noisyteacher.train import Job, Problem, TrainData, Trained, check_model, train
+from noisyteacher.train.predict import predict_logits
+
+
+def run_networks(run: Run) -> Distilled | Unfinished:
+    """Train all candidates without the held-out rows, choose, and refit the chosen one."""
+    task, settings, began = run.task, run.settings, time.monotonic()
+    fit = _NetworkFit(run)
+    check_model(run.spec, fit.data, settings.methods, run.device)
+    folds = 1 if settings.folds is None else settings.folds
+    judged = repr(run.config) + (f", {folds} folds" if folds > 1 else "")
+    claim_folder(run, judged if settings.metric == "accuracy" else f"{judged}, {settings.metric}")
+    run.say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
+    found = audit_teacher(task, run.say)
+    recommended = found.recommendation.method
+    run.say(f"The audit recommends {recommended!r}.")
+    save_audit(run, found)
+    candidates, anchor = choose_candidates(
+        task.kind,
+        len(task.classes),
+        recommended,
+        methods=settings.methods,
+        compare=settings.compare,
+        quick=settings.quick,
+    )
+    for candidate in candidates:
+        _check(candidate, task.labels, settings.generations)
+    students = sum(c.method is not None for c in candidates) * len(fit.held_out)
+    run.say(
+        f"{students} students are trained for {run.config.epochs} epochs each, and judged on "
+        f"{len(fit.judged)} gold rows that they do not see"
+        + ("; then the chosen one again on all gold rows." if fit.refits else ".")
+    )
+    if not fit.train(candidates, task.labels):
+        return Unfinished(fit.finished)
+    labels = task.labels
+    for generation in range(2, settings.generations + 1):
+        method = fit.best_taught(anchor)
+        renewed = None if method is None else fit.next_labels(method, labels, generation)
+        if method is None:
+            break
+        if renewed is None or not fit.train([Candidate(method, generation)], renewed):
+            return Unfinished(fit.finished)
+        labels = renewed
+    evidence = fit.evidence(anchor)
+    parts = evidence.blend()
+    choice = compare_candidates(fit.candidates, evidence, parts)
+    chosen = fit.candidates[parts[0].candidate]
+    student = fit.refit(chosen)
+    if student is None:
+        return Unfinished(fit.finished)
+    methods = [c.method for c in (chosen, *fit.candidates) if c.method is not None]
+    tested = {c.name: score for c in fit.candidates if (score := fit.tested(c)) is not None}
+    return Distilled(
+        task=task,
+        choice=choice,
+        student=student,
+        blend=False,
+        judged=fit.judged,
+        records={c.name: fit.record(c) for c in fit.candidates},
+        noise=fit_noise(task, methods),
+        tested=tested if task.test is None else tested | {"": fit.accuracy_on_test(student)},
+        seconds=time.monotonic() - began,
+        folder=run.path,
+    )
+
+
+def _check(candidate: Candidate, labels: TeacherLabels, generations: int) -> None:
+    """Now, and not after the candidates before it have trained for an hour."""
+    if candidate.method is None:
+        return
+    check_store(candidate.method, labels)
+    if generations > 1 and candidate.method.needs & EXTRAS:
+        raise InputError(
+            f"{candidate.method!r} needs more than labels of a second generation have; leave it "
+            "out, or ask for one generation."
+        )
+
+
+class _NetworkFit:
+    """The candidates of one run: their training, and what they say of held-out rows."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.task = run, run.task
+        self.rows = run.decision_rows(np.empty((len(run.task.ids), 0), np.float32))
+        self.refits = self.rows.trains_judges
+        judging, numbers = self.task.judges, self._fold_numbers()
+        self.held_out = [judging[numbers == fold] for fold in range(numbers.max() + 1)]
+        self.judged = judging[numbers >= 0]
+        self.candidates: list[Candidate] = []  # those that are not out
+        self.trained: dict[Candidate, list[Trained]] = {}  # a student for each held-out part
+        self.floors: list[Student] = []
+        self.finished: tuple[str, ...] = ()
+
+    def _fold_numbers(self) -> np.ndarray:
+        """(j,) the part in which each judging row is held out, -1 for never."""
+        judging, settings = self.task.judges, self.run.settings
+        if not self.rows.trains_judges:
+            return np.zeros(len(judging), np.int64)
+        assert self.rows.groups is not None
+        y, groups = self.task.y[judging], self.rows.groups[judging]
+        if settings.folds in (None, 1):
+            return hold_out(y, groups=groups, seed=settings.seed)
+        assert settings.folds is not None
+        return make_folds(y, settings.folds, groups=groups, seed=settings.seed)
+
+    @cached_property
+    def data(self) -> TrainData:
+        run, test = self.run, self.task.test
+        return TrainData(
+            run.tensors,
+            run.inputs.views(),
+            len(self.task.classes),
+            None if test is None else run.inputs.tensors(test.inputs),
+            None if test is None else test.y,
+        )
+
+    # -- training -----------------------------------------------------------------------------
+
+    def train(self, candidates: Sequence[Candidate], labels: TeacherLabels) -> bool:
+        """Train the candidates for every held-out part; False where time ran out."""
+        jobs = {
+            (candidate, part): self._job(candidate, candidate.method, held_out, labels, part)
+            for candidate in candidates
+            for part, held_out in enumerate(self.held_out)
+            if candidate.method is not None
+        }
+        # Those of equal cost per step are neighbors, and so share a GPU.
+        order = sorted(jobs, key=lambda key: len(jobs[key].method.views))
+        done = dict(zip(order, self._train([jobs[key] for key in order]), strict=True))
+        ready = [key for key, one in done.items() if one.finished or one.history.failed]
+        self.finished += tuple(candidate.name for candidate, _ in ready)
+        if len(ready) < len(done):
+            return False
+        for candidate in candidates:
+            found = [one for (c, _), one in done.items() if c == candidate]
+            failed = [one.history.failed for one in found if one.history.failed]
+            if failed:
+                warn(f"{candidate.name} is not used: {failed[0]}.")
+                continue
+            if candidate.method is None:
+                self.floors = [self._floor(held_out) for held_out in self.held_out]
+            self.trained[candidate] = found
+            self.candidates.append(candidate)
+        if all(c.uses_teacher for c in self.candidates):
+            raise InputError(
+                "No student of gold labels alone could be trained, so nothing can be compared; "
+                "give training= with a smaller learning rate."
+            )
+        return True
+
+    def _train(self, jobs: Sequence[Job]) -> list[Trained]:
+        run = self.run
+        return train(
+            jobs,
+            self.data,
+            run.config,
+            out=run.path,
+            device=run.device,
+            minutes=run.minutes_left,
+            quiet=run.quiet,
+        )
+
+    def _job(
+        self,
+        candidate: Candidate,
+        method: Method,
+        held_out: np.ndarray,
+        labels: TeacherLabels,
+        part: int | None = None,
+    ) -> Job:
+        """A student that sees nothing of the held-out rows; ``part`` None is the refit."""
+        unseen = np.zeros(len(self.task.ids), bool)
+        unseen[held_out] = True
+        rows, positions = self.rows.training_rows(unseen, self.rows.pool)
+        prepared = fit_and_prepare(method, rows, labels if candidate.uses_teacher else None)
+        if isinstance(method, GoldOnly):
+            # As many steps as suit its rows, not the pool's.
+            columns, least = prepared.columns, LEAST_STEPS[self.task.kind]
+            own = max(len(columns), least * self.run.config.batch_size)
+            own = min(own, columns.rows_per_epoch)
+            prepared = replace(prepared, columns=replace(columns, rows_per_epoch=own))
+        ending, told = "", ""
+        if part is None:
+            ending, told = "_refit", ", on all gold rows"
+        elif len(self.held_out) > 1:
+            ending, told = f"_fold{part + 1}", f", fold {part + 1}"
+        return Job(
+            name=candidate.file_name + ending,
+            title=candidate.name + told,
+            model=self.run.spec,
+            method=method,
+            prepared=prepared,
+            positions=positions,
+            val_positions=np.flatnonzero(np.isin(self.task.ids, rows.val_ids)),
+            selection=held_out,
+            selection_y=self.task.y[held_out],
+            seed=self.run.settings.seed,
+        )
+
+    def refit(self, chosen: Candidate) -> Student | None:
+        """The chosen student trained on all gold rows; None where time ran out."""
+        if chosen.method is None:
+            return self._floor(np.empty(0, np.int64)) if self.refits else self.floors[0]
+        done = self.trained[chosen][0]
+        if self.refits:
+            none = np.empty(0, np.int64)
+            again = self._train([self._job(chosen, chosen.method, none, self.task.labels)])[0]
+            if again.history.failed:
+                warn(
+                    f"The refit of {chosen.name} failed: {again.history.failed}. Returned is the "
+                    "student that was trained without the held-out rows."
+                )
+            elif not again.finished:
+                return None
+            else:
+                done = again
+        return self._student(done.state)
+
+    def _student(self, state: dict[str, Tensor]) -> Student:
+        return Student(self.run.spec, state, self.task.classes, self.run.inputs)
+
+    @cached_property
+    def _floor_rows(self) -> tuple[Student, DecisionRows]:
+        """How logistic regression reads the inputs, and the gold rows as it does.
+
+        Text students that are encoders bring no bags of words, so it makes its own.
+        """
+        task, inputs, tensors = self.task, self.run.inputs, self.run.tensors
+        if task.kind == "text" and not isinstance(inputs.featurizer, Tfidf):
+            inputs, tensors = fit_format("text", task.inputs, Tfidf())
+        known = np.flatnonzero(task.y >= 0)
+        shown = inputs.views().plain(gather_rows(tensors, torch.from_numpy(known)))
+        all_of_them = np.ones(len(known), bool)
+        assert self.rows.groups is not None
+        rows = DecisionRows(
+            feature_matrix(shown, inputs.features),
+            task.ids[known],
+            task.y[known],
+            all_of_them,
+            all_of_them,
+            None,
+            len(task.classes),
+            groups=self.rows.groups[known],
+        )
+        spec = student_for("linear", inputs, len(task.classes))
+        return Student(spec, {}, task.classes, inputs), rows
+
+    def _floor(self, held_out: np.ndarray) -> Student:
+        """Logistic regression on the gold rows that a network would train on."""
+        empty, rows = self._floor_rows
+        unseen = np.zeros(len(self.task.ids), bool)
+        unseen[held_out] = True
+        seen, _ = self.rows.training_rows(unseen, np.empty(0, np.int64))
+        kept = np.flatnonzero(np.isin(rows.ids, seen.ids))
+        some = replace(
+            rows,
+            features=rows.features[kept],
+            ids=rows.ids[kept],
+            y=rows.y[kept],
+            judges=rows.judges[kept],
+            measures=rows.measures[kept],
+            groups=None if rows.groups is None else rows.groups[kept],
+        )
+        state = linear_state(empty.spec, fit_gold_only(some, seed=self.run.settings.seed))
+        return Student(empty.spec, state, empty.classes, empty.inputs)
+
+    # -- judging ------------------------------------------------------------------------------
+
+    def evidence(self, anchor: Candidate | None) -> AnchoredEvidence:
+        """What all candidates say of the held-out rows, and the rule applied to it."""
+        settings = self.run.settings
+        return AnchoredEvidence(
+            self.task.y[self.judged],
+            [self._held_out_logits(candidate) for candidate in self.candidates],
+            [candidate.name for candidate in self.candidates],
+            self.candidates.index(anchor) if anchor in self.candidates else None,
+            self.rows.teacher_probs(self.judged),
+            settings.metric,
+            settings.seed,
+        )
+
+    def _held_out_logits(self, candidate: Candidate) -> np.ndarray:
+        """(j, L) on the judged rows, each by the student that did not see it."""
+        found = np.empty((len(self.judged), len(self.task.classes)), np.float32)
+        for part, rows in enumerate(self.held_out):
+            if candidate.method is None:
+                logits = self.floors[part].logits(take_rows(self.task.inputs, rows))
+            else:
+                logits = predict_logits(
+                    self.run.spec,
+                    self.trained[candidate][part].state,
+                    gather_rows(self.run.tensors, torch.from_numpy(rows)),
+                    self.data.views,
+                    device=self.run.device,
+                )
+            found[np.isin(self.judged, rows)] = logits
+        return found
+
+    def best_taught(self, anchor: Candidate | None) -> Method | None:
+        """The method that the rule chooses among those of the teacher's own labels."""
+        taught = [i for i, c in enumerate(self.candidates) if c.uses_teacher and c.generation == 1]
+        if not taught:
+            return None
+        (part,) = self.evidence(anchor).blend(taught)
+        return self.candidates[part.candidate].method
+
+    def next_labels(
+        self, method: Method, labels: TeacherLabels, generation: int
+    ) -> TeacherLabels | None:
+        """The pool labeled anew by students of a method; None where time ran out."""
+        run, task = self.run, self.task
+        if run.minutes_left == 0:
+            return None
+        run.say(f"Generation {generation}: students of {method!r} label the pool anew.")
+        return next_labels(
+            Problem(self.data, task.ids, task.y, task.split, run.spec),
+            method,
+            labels,
+            run.config,
+            seed=run.settings.seed + generation,
+            name=f"teacher-of-generation-{generation}-{Candidate(method).file_name}",
+            out=run.path,
+            device=run.device,
+            minutes=run.minutes_left,
+            quiet=run.quiet,
+        )
+
+    # -- what is told -------------------------------------------------------------------------
+
+    def record(self, candidate: Candidate) -> TrainingRecord:
+        done = self.trained[candidate]
+        if not done:
+            return TrainingRecord(0.0)
+        return TrainingRecord(
+            seconds=sum(one.history.seconds for one in done),
+            epochs=self.run.config.epochs,
+            gold_repeat=self.run.config.gold_repeat,
+            generation=candidate.generation,
+            curve=tuple(asdict(record) for record in done[0].history.curve),
+            examples_per_second=done[0].examples_per_second,
+            macro_f1=done[0].history.macro_f1,
+        )
+
+    def tested(self, candidate: Candidate) -> float | None:
+        """Mean test accuracy of a candidate's students, in percent."""
+        if self.task.test is None:
+            return None
+        if candidate.method is None:
+            return float(np.mean([self.accuracy_on_test(student) for student in self.floors]))
+        return float(np.mean([one.history.curve[-1].test for one in self.trained[candidate]]))
+
+    def accuracy_on_test(self, student: Student) -> float:
+        test = self.task.test
+        assert test is not None
+        return round(100 * float(np.mean(student.logits(test.inputs).argmax(1) == test.y)), 2)
