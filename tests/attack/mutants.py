@@ -277,9 +277,12 @@ def draw(count: int, seed: int, packages: Sequence[str]) -> list[Mutant]:
 
 def copy_tree(target: Path) -> Path:
     """The working tree without history, environments and caches."""
-    left_out = shutil.ignore_patterns(
-        ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "runs", "build", "dist", "shared"
-    )
+    here = {".git", ".venv", "runs", "build", "dist", "shared"}
+    anywhere = shutil.ignore_patterns("__pycache__", ".*_cache", ".hypothesis")
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return anywhere(folder, names) | (here & {*names} if Path(folder) == ROOT else set())
+
     shutil.copytree(ROOT, target, ignore=left_out, symlinks=True)
     return target
 

@@ -4,7 +4,8 @@ import numpy as np
 import planted_teachers as planted
 import pytest
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.integrity import sealed_json
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
 
@@ -125,10 +126,35 @@ def test_an_edited_file_is_refused(tmp_path, data, edit, match):
     TeacherNoise(per_class=True).fit(*data).save(path)
     saved = json.loads(path.read_text())
     edit(saved)
-    path.write_text(json.dumps(saved))
+    del saved["sha256"]
+    path.write_bytes(sealed_json(saved))
     with pytest.raises(InputError, match=match) as caught:
         TeacherNoise.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_changed_value_is_noticed_by_the_checksum(tmp_path, data):
+    path = tmp_path / "noise.json"
+    TeacherNoise().fit(*data).save(path)
+    saved = json.loads(path.read_text())
+    saved["pooled"]["knots"][-1] += 1e-9
+    path.write_text(json.dumps(saved))
+    with pytest.raises(
+        InputError, match=r"noise\.json is damaged: .* fit and save the noise model"
+    ):
+        TeacherNoise.load(path)
+
+
+def test_a_file_of_an_earlier_version_opens_with_a_note(tmp_path, data):
+    path = tmp_path / "noise.json"
+    noise = TeacherNoise().fit(*data)
+    noise.save(path)
+    saved = json.loads(path.read_text())
+    del saved["sha256"]
+    path.write_text(json.dumps(saved))
+    with pytest.warns(NoisyTeacherWarning, match="without a checksum"):
+        again = TeacherNoise.load(path)
+    assert again.cuts_.tolist() == noise.cuts_.tolist()
 
 
 def test_files_that_are_not_there_or_not_json(tmp_path):
@@ -138,7 +164,7 @@ def test_files_that_are_not_there_or_not_json(tmp_path):
     with pytest.raises(InputError, match=r"half\.json is not JSON"):
         TeacherNoise.load(tmp_path / "half.json")
     (tmp_path / "list.json").write_text("[1, 2]")
-    with pytest.raises(InputError, match="not a saved noise model"):
+    with pytest.raises(InputError, match=r"list\.json does not hold a JSON object"):
         TeacherNoise.load(tmp_path / "list.json")
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import orjson
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
@@ -28,6 +27,7 @@ from noisyteacher.bench.teacher import StartingPoint, make_starting_point, secon
 from noisyteacher.choose.floor import STRENGTHS, FeatureMatrix, feature_matrix, fit_floor
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.files import slug, write_atomic
+from noisyteacher.core.integrity import sealed_json
 from noisyteacher.core.machine import hardware
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Split
@@ -267,7 +267,7 @@ def _save_audit(run: BenchRun, labeled: int, labels: TeacherLabels, parts: Split
         # A page without it is no reason to train nothing.
         warnings.warn(f"The teacher is not audited: {error}", NoisyTeacherWarning, stacklevel=2)
         return
-    write_atomic(path, orjson.dumps(found.to_dict()))
+    write_atomic(path, sealed_json(found.to_dict()))
 
 
 def _predictions_path(run: BenchRun, row: Row) -> Path:

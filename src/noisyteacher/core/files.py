@@ -5,11 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
 import orjson
+
+try:
+    import fcntl
+except ImportError:  # Windows: left-overs of killed processes stay there
+    fcntl = None  # type: ignore[assignment]
+
+_TOKEN_BYTES = 4
+_TOKEN = "[0-9a-f]" * (2 * _TOKEN_BYTES)
 
 
 def plain_name(text: str) -> str:
@@ -27,17 +39,70 @@ def write_atomic(path: str | Path, content: bytes) -> None:
     """Write ``content`` under a temporary name in the same folder, flush it, then rename."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
+    with temporary_sibling(path) as temporary:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)  # mkstemp makes it private to its owner
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        temporary.replace(path)
+
+
+@contextmanager
+def temporary_sibling(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """An empty file or folder beside ``path`` under a hidden name, to be renamed to ``path``.
+
+    Its writer holds a lock on it, which the system releases when the process ends. So whoever
+    writes ``path`` next can tell what a killed writer has left behind, and removes it first.
+    """
+    _remove_leftovers(path)
+    while True:
+        temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(_TOKEN_BYTES)}")
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch(0o644, exist_ok=False)
+        lock = _lock(temporary, wait=True)
+        if lock is None or os.path.lexists(temporary):
+            break
+        os.close(lock)  # removed as a left-over before it was locked
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_leftovers(path: Path) -> None:
+    for left in path.parent.glob(f".{escape(path.name)}.tmp-{_TOKEN}"):
+        lock = _lock(left, wait=False)
+        if lock is not None:
+            _remove(left)
+            os.close(lock)
+
+
+def _lock(path: Path, *, wait: bool) -> int | None:
+    """A handle that holds the lock; None where another process does, or none can be had."""
+    if fcntl is None:
+        return None  # type: ignore[unreachable]
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def append_line(path: str | Path, line: bytes) -> None:

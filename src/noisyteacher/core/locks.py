@@ -32,8 +32,10 @@ def hold_lock(path: str | Path, what: str, remedy: str) -> Iterator[None]:
         yield
     finally:
         if file is not None:
-            path.unlink(missing_ok=True)
-            os.close(file)
+            try:
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(file)
 
 
 def _lock(path: Path, what: str, remedy: str) -> int | None:

@@ -26,6 +26,7 @@ RawInputs: TypeAlias = np.ndarray | Sequence[str] | Sequence[Path]
 # Images at least this large are photographs: the student sees crops of 7/8 of the side.
 PHOTOGRAPH_SIDE = 128
 _IMAGES_AT_ONCE = 4096
+_MOST_PIXELS = 2**26  # of one image that a saved student may ask for
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +110,35 @@ class InputFormat:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], featurizer: Featurizer | None) -> InputFormat:
-        """What ``to_json`` wrote, with the featurizer beside it."""
-        size = saved["size"]
-        return cls(
-            saved["kind"],
-            featurizer,
-            tuple(saved["mean"]),
-            tuple(saved["std"]),
-            None if size is None else (size[0], size[1]),
-            saved["flip"],
-            tuple(saved.get("columns", ())),
-        )
+        """What ``to_json`` wrote, with the featurizer beside it; refused where it is not sound."""
+        size, kind, flip = saved["size"], saved["kind"], saved["flip"]
+        mean, std = (_numbers(saved[name], name) for name in ("mean", "std"))
+        columns = saved.get("columns", [])
+        sound = {
+            "kind": kind in ("text", "image", "table"),
+            "mean": len(mean) == len(std) and (kind != "image" or len(mean) == 3),
+            "std": all(value > 0 for value in std),
+            "size": _is_size(size) if kind == "image" else size is None,
+            "flip": isinstance(flip, bool),
+            "columns": isinstance(columns, list) and all(isinstance(c, str) for c in columns),
+            "featurizer": (featurizer is not None) == (kind == "text"),
+        }
+        wrong = [name for name, holds in sound.items() if not holds]
+        if wrong:
+            raise InputError(f"The inputs of a saved student have a wrong {wrong[0]}.")
+        side = None if size is None else (size[0], size[1])
+        return cls(kind, featurizer, mean, std, side, flip, tuple(columns))
+
+
+def _numbers(values: Any, name: str) -> tuple[float, ...]:
+    if not isinstance(values, list) or not all(type(v) in (int, float) for v in values):
+        raise InputError(f"The inputs of a saved student have a wrong {name}.")
+    return tuple(values)
+
+
+def _is_size(size: Any) -> bool:
+    whole = isinstance(size, list) and len(size) == 2 and all(type(v) is int for v in size)
+    return whole and min(size) > 0 and size[0] * size[1] <= _MOST_PIXELS
 
 
 def fit_format(

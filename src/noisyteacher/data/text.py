@@ -130,16 +130,23 @@ class Tfidf:
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Tfidf:
         """Made again as it was fitted."""
+        words, idf, width = saved["words"], saved["idf"], saved["width"]
+        if not isinstance(words, list) or len(set(words)) != len(words):
+            raise TypeError("its words are not a list of different words")
+        if not isinstance(idf, list) or len(idf) != len(words):
+            raise TypeError("it has not one idf for each word")
+        if type(width) is not int or not 0 < width <= max(len(words), 1):
+            raise TypeError(f"its width is {width!r}")
         made = cls(
             saved["max_features"],
             tuple(saved["ngrams"]),
             saved["sublinear"],
             saved["max_entries"],
         )
-        vocabulary = {word: i for i, word in enumerate(saved["words"])}
+        vocabulary = {word: i for i, word in enumerate(words)}
         made.vectorizer_ = made._vectorizer(vocabulary=vocabulary)
-        made.width_ = saved["width"]
-        made.vectorizer_.idf_ = np.array(saved["idf"])
+        made.width_ = width
+        made.vectorizer_.idf_ = np.array(idf, np.float64)
         made.vectorizer_.vocabulary_ = vocabulary
         return made
 
@@ -198,7 +205,10 @@ class HashedNgrams:
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> HashedNgrams:
         """Made again from its settings."""
-        return cls(saved["buckets"], tuple(saved["ngrams"]), saved["max_entries"])
+        buckets, entries = saved["buckets"], saved["max_entries"]
+        if type(buckets) is not int or type(entries) is not int or not 0 < entries <= buckets:
+            raise TypeError(f"it has {entries!r} entries of {buckets!r} buckets")
+        return cls(buckets, tuple(saved["ngrams"]), entries)
 
 
 class Tokens:
@@ -308,5 +318,5 @@ def load_featurizer(path: str | Path) -> Featurizer:
     try:
         saved = orjson.loads(Path(path).read_bytes())
         return _FROM_JSON[saved["kind"]](saved)
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a saved featurizer: {error}.") from error

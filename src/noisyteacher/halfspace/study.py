@@ -21,6 +21,7 @@ import torch
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import append_line
+from noisyteacher.core.integrity import seal
 from noisyteacher.core.machine import commit, hardware, versions
 from noisyteacher.halfspace.conditions import check_count, check_fraction, check_margin, check_noise
 from noisyteacher.halfspace.learner import holdout_size
@@ -267,7 +268,7 @@ def run_study(
                 return
             rows = _MEASUREMENTS[kind](cell, study, device)
             # One write for the whole cell, so that a killed run leaves all of its rows or none.
-            append_line(run.results, b"\n".join(orjson.dumps(row) for row in rows))
+            append_line(run.results, b"\n".join(orjson.dumps(seal(row)) for row in rows))
             yield done, total, f"{kind}: {describe(cell)}"
 
 

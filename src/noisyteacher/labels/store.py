@@ -6,8 +6,8 @@ comes last:
 - A new store is written into a hidden sibling folder, which is then renamed.
 - A store is replaced from inside: the new parts are written beside the old ones under other names,
   one rename exchanges the manifest, and only then are the old parts removed. A kill at any moment
-  leaves the old manifest with all its parts or the new one with all of its own; at worst, part
-  files that no manifest names stay behind.
+  leaves the old manifest with all its parts or the new one with all of its own; part files that
+  no manifest names are removed by the next writer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.files import temporary_sibling, write_atomic
+from noisyteacher.core.locks import hold_lock
 from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,
@@ -62,7 +62,9 @@ def write(
         raise InputError(f"{path} exists already; overwrite=True (--overwrite) would replace it.")
     try:
         if exists:
-            _replace(records, path, files)
+            lock = path.with_name(f".{path.name}.lock")
+            with hold_lock(lock, str(path), "choose another store"):
+                _replace(records, path, files)
         else:
             _create(records, path, files)
     except OSError as error:
@@ -75,17 +77,11 @@ def write(
 
 def _create(records: Iterable[Record], path: Path, files: Mapping[str, bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    token = secrets.token_hex(4)
-    temporary = path.with_name(f".{path.name}.tmp-{token}")
-    temporary.mkdir()
-    try:
-        _write_store(records, temporary, token)
+    with temporary_sibling(path, folder=True) as temporary:
+        _write_store(records, temporary, secrets.token_hex(4))
         for name, content in files.items():
             write_atomic(temporary / name, content)
         temporary.rename(path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     _sync_folder(path.parent)
 
 
@@ -110,10 +106,9 @@ def _parts_to_replace(folder: Path) -> set[str]:
     """The parts of the store in ``folder``; anything that is not a store is left alone."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a label store, so it is not overwritten.")
-    named = parts_in_use(folder)
-    if named is not None:
-        return named
     files = {file.name for file in folder.iterdir()}
+    if parts_in_use(folder) is not None:
+        return {name for name in files if is_part_name(name)}
     foreign = sorted(n for n in files if not is_part_name(n) and not n.startswith(f".{FILE_NAME}."))
     if foreign:
         raise InputError(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.integrity import read_json, sealed_json
 from noisyteacher.noise.covariates import check_metric
 from noisyteacher.noise.isotonic import ALWAYS, NEVER, Curves, Number, StepIsotonic
 
@@ -87,18 +87,15 @@ def write_noise(path: str | PathLike[str], settings: dict[str, Any], noise: Lear
         "pooled": _curves_to_json(noise.pooled),
         "per_class": {str(label): _curves_to_json(c) for label, c in noise.by_class.items()},
     }
-    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
-    write_atomic(Path(path), orjson.dumps(content, option=options))
+    write_atomic(Path(path), sealed_json(content))
 
 
 def read_noise(path: str | PathLike[str]) -> tuple[dict[str, Any], Learned]:
     """Read and check the settings and what was learned."""
     try:
-        content = orjson.loads(Path(path).read_bytes())
+        content = read_json(path, "fit and save the noise model again", note=True)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{path} is not JSON: {error}.") from error
     try:
         return _from_json(content)
     except _BrokenFileError as error:

@@ -20,6 +20,7 @@ from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.folds import input_groups
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.integrity import sealed_json
 from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.input_format import InputFormat
@@ -181,8 +182,7 @@ def claim_folder(run: Run, training: str) -> None:
 
 def save_audit(run: Run, found: Audit) -> None:
     if run.path is not None:
-        content = orjson.dumps(found.to_dict(), option=orjson.OPT_SERIALIZE_NUMPY)
-        write_atomic(run.path / "audit.json", content)
+        write_atomic(run.path / "audit.json", sealed_json(found.to_dict()))
 
 
 def audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:

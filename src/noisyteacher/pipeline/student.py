@@ -2,12 +2,14 @@
 
 Its folder holds ``model.safetensors`` (weights), ``config.json`` (model, classes, normalization,
 how it came to be), ``README.md`` (the card), for texts ``featurizer.json`` and, for encoders,
-``tokenizer/``. Nothing is ever unpickled.
+``tokenizer/`` or ``encoder/``. Nothing is ever unpickled, nothing outside of the folder is read,
+and ``config.json`` holds the checksums of all other files but the card.
 """
 
 from __future__ import annotations
 
 import glob
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -23,23 +25,37 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.files import temporary_sibling, write_atomic
+from noisyteacher.core.integrity import (
+    check_file,
+    file_sha256,
+    note_missing,
+    path_inside,
+    read_json,
+    sealed_json,
+)
+from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
 from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import RawInputs
-from noisyteacher.models import ModelLike, ModelSpec, Network, from_config, to_config
+from noisyteacher.models import ModelLike, ModelSpec, Network, TextEncoder, from_config, to_config
 
 FORMAT = "noisyteacher.Student"
 VERSION = 1
 _BATCH = 256
 _TOKEN_BYTES = 4  # of the names that a folder bears only while it is written or replaced
-_CONFIG, _WEIGHTS, _FEATURIZER, _TOKENIZER, _ENCODER = (
+_CONFIG, _CARD, _WEIGHTS, _FEATURIZER, _TOKENIZER, _ENCODER = (
     "config.json",
+    "README.md",
     "model.safetensors",
     "featurizer.json",
     "tokenizer",
     "encoder",
 )
+_FILES = "files"  # in the config: checksums by path
+_REMEDY = "restore it from a copy, or make the student again"
+_LAYERS = re.compile(r"depth|layers?$|blocks?$")  # settings that count layers
+_MOST_LAYERS, _LARGEST_SETTING = 1_000, 1_000_000  # where the weights do not call for more
 
 
 class Student:
@@ -97,25 +113,25 @@ def save_student(
 ) -> None:
     """Write a student's folder; it appears whole or not at all."""
     folder = Path(folder).absolute()
-    _finish_replacing(folder)
+    lock = folder.with_name(f".{folder.name}.lock")
+    with hold_lock(lock, str(folder), "choose another folder"):
+        _finish_replacing(folder)
+        _refuse_occupied(folder, overwrite)
+        with temporary_sibling(folder, folder=True) as temporary:
+            _write(temporary, student, card)
+            _put_in_place(temporary, folder)
+
+
+def _refuse_occupied(folder: Path, overwrite: bool) -> None:
     if folder.exists():
         if not overwrite:
             raise InputError(f"{folder} exists already; overwrite=True would replace it.")
         if not is_student(folder):
             raise InputError(f"{folder} is not a student's folder, so it is not overwritten.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.tmp-{secrets.token_hex(_TOKEN_BYTES)}")
-    temporary.mkdir()
-    try:
-        _write(temporary, student, card)
-        _put_in_place(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _write(folder: Path, student: Student, card: str) -> None:
-    config = {
+    config: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "model": to_config(student.spec),
@@ -131,8 +147,13 @@ def _write(folder: Path, student: Student, card: str) -> None:
     write_atomic(folder / _WEIGHTS, save(weights))
     if student.inputs.featurizer is not None:
         _write_featurizer(folder, student.inputs.featurizer)
-    write_atomic(folder / "README.md", (card or f"# {student!r}\n").encode())
-    write_atomic(folder / _CONFIG, orjson.dumps(config, option=orjson.OPT_INDENT_2))
+    config[_FILES] = {
+        path.relative_to(folder).as_posix(): file_sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    write_atomic(folder / _CARD, (card or f"# {student!r}\n").encode())
+    write_atomic(folder / _CONFIG, sealed_json(config))
 
 
 def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
@@ -179,9 +200,10 @@ def _finish_replacing(folder: Path) -> None:
 
 
 def is_student(folder: str | Path) -> bool:
-    """Whether a folder holds a saved student."""
+    """Whether a folder holds a saved student, whole or damaged."""
     try:
-        return bool(_read_config(Path(folder))["format"] == FORMAT)
+        fields = orjson.loads((Path(folder) / _CONFIG).read_bytes())
+        return bool(fields["format"] == FORMAT)
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return False
 
@@ -200,43 +222,127 @@ def load_student(folder: str | Path, student: ModelLike | None = None) -> Studen
         raise InputError(f"There is no student's folder {folder}.")
     if not is_student(folder):
         raise InputError(f"{folder} is not a student's folder: it has no {_CONFIG} of one.")
-    config = _read_config(folder)
-    if config["version"] != VERSION:
+    config = read_json(path_inside(folder, _CONFIG), _REMEDY)
+    if config.get("version") != VERSION:
         raise InputError(
-            f"{folder} has format version {config['version']!r}; this program reads {VERSION}."
+            f"{folder} has format version {config.get('version')!r}; this program reads {VERSION}."
         )
+    _check_files(folder, config.get(_FILES))
     try:
-        weights = load_file(folder / _WEIGHTS)
-        inputs = InputFormat.from_json(config["inputs"], _read_featurizer(folder))
-        loaded = Student(
-            from_config(config["model"], student),
-            weights,
-            tuple(config["classes"]),
-            inputs,
-            config["about"],
-        )
-        loaded.network  # noqa: B018  weights that do not fit are found now
-    except (OSError, SafetensorError, KeyError, TypeError, RuntimeError) as error:
+        return _read(folder, config, student)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
         told = " ".join(line.strip() for line in str(error).splitlines()[:2])
         if student is not None and isinstance(error, RuntimeError):
             raise InputError(f"The weights in {folder} do not fit student=: {told}") from error
         raise InputError(f"{folder} is damaged ({told}); save it anew.") from error
+
+
+def _check_files(folder: Path, files: Any) -> None:
+    """Refuse a folder whose files were changed, or lead out of it."""
+    for path in folder.rglob("*"):
+        path_inside(folder, path.relative_to(folder).as_posix())
+    if files is None:
+        note_missing(folder)
+        return
+    if not isinstance(files, dict):
+        raise InputError(f"{folder / _CONFIG} does not list the student's files; {_REMEDY}.")
+    for name, expected in files.items():
+        check_file(path_inside(folder, name), expected, _REMEDY)
+
+
+def _read(folder: Path, config: dict[str, Any], custom: ModelLike | None) -> Student:
+    weights = load_file(folder / _WEIGHTS)
+    classes = config["classes"]
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise InputError(f"{folder / _CONFIG} has no list of class names; {_REMEDY}.")
+    if not isinstance(config["about"], dict):
+        raise InputError(f"{folder / _CONFIG} has no account of its student; {_REMEDY}.")
+    if custom is None:
+        _check_sizes(config["model"], weights, folder)
+    spec = from_config(config["model"], custom)
+    if spec.classes != len(classes):
+        raise InputError(
+            f"{folder / _CONFIG} names {len(classes)} classes, and its model has {spec.classes}; "
+            f"{_REMEDY}."
+        )
+    inputs = InputFormat.from_json(config["inputs"], _read_featurizer(folder))
+    if custom is None:
+        _check_shapes(spec, weights, folder)
+        _check_features(spec, inputs, folder)
+    loaded = Student(spec, weights, tuple(classes), inputs, config["about"])
+    loaded.network  # noqa: B018  weights that do not fit are found now
     return loaded
 
 
-def _read_config(folder: Path) -> Any:
-    return orjson.loads((folder / _CONFIG).read_bytes())
+def _check_sizes(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse settings too large for the weights that are there, before anything is built."""
+    elements = sum(value.numel() for value in weights.values())
+    stack: list[tuple[str, Any]] = [("model", model)]
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, dict):
+            stack += value.items()
+        elif isinstance(value, list):
+            stack += [(name, one) for one in value]
+        elif isinstance(value, int | float):
+            layers = _LAYERS.search(name) is not None
+            most = max(len(weights), _MOST_LAYERS) if layers else max(elements, _LARGEST_SETTING)
+            if abs(value) > most:
+                raise _contradiction(folder, f"{name} is {value}")
+
+
+def _check_shapes(spec: ModelSpec, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse a model whose weights have other names or shapes than those that are there."""
+    if isinstance(spec, TextEncoder) and spec.config is None:
+        # It would be downloaded, or read from somewhere else.
+        raise _contradiction(folder, "its encoder is not described in it")
+    with torch.device("meta"):
+        wanted = {name: tuple(value.shape) for name, value in spec.build().state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in weights.items()}
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            told = f"{name} has shape {found.get(name)} there and {wanted.get(name)} by the config"
+            raise _contradiction(folder, told)
+
+
+def _check_features(spec: ModelSpec, inputs: InputFormat, folder: Path) -> None:
+    """Refuse a model that reads another number of features than the inputs have."""
+    wanted = getattr(spec, "features", None)
+    if wanted is not None and wanted != inputs.features:
+        told = f"the model reads {wanted} features and the inputs have {inputs.features}"
+        raise _contradiction(folder, told)
+
+
+def _contradiction(folder: Path, told: str) -> InputError:
+    return InputError(f"{folder / _CONFIG} does not fit the weights beside it: {told}; {_REMEDY}.")
 
 
 def _read_featurizer(folder: Path) -> Featurizer | None:
     path = folder / _FEATURIZER
     if not path.exists():
         return None
-    if (own := folder / _ENCODER).is_dir():
-        saved = orjson.loads(path.read_bytes())
-        return Embeddings(own, saved["max_length"])
-    own = folder / _TOKENIZER
-    if own.is_dir():
-        saved = orjson.loads(path.read_bytes())
-        return Tokens(own, saved["max_length"])
-    return load_featurizer(path)
+    saved = read_json(path, _REMEDY)
+    own = folder / (_ENCODER if saved.get("kind") == "embeddings" else _TOKENIZER)
+    if saved.get("kind") not in ("embeddings", "tokens"):
+        return load_featurizer(path)
+    if not own.is_dir():
+        raise InputError(f"{own} is missing; {_REMEDY}.")
+    _check_named_files(own)
+    length = saved.get("max_length")
+    if type(length) is not int or not 0 < length <= _LARGEST_SETTING:
+        raise InputError(f"{path} has the max_length {length!r}; {_REMEDY}.")
+    return Embeddings(own, length) if own.name == _ENCODER else Tokens(own, length)
+
+
+def _check_named_files(folder: Path) -> None:
+    """Refuse settings by which a tokenizer would be read from somewhere else."""
+    for path in folder.rglob("*.json"):
+        try:
+            fields = orjson.loads(path.read_bytes())
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"{path} is not JSON ({error}); {_REMEDY}.") from error
+        for name, value in fields.items() if isinstance(fields, dict) else ():
+            if name.endswith("_file") and value is not None:
+                path_inside(folder, value)

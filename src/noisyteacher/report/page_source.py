@@ -11,6 +11,7 @@ import orjson
 
 from noisyteacher.bench.result_lines import Line, lines
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.integrity import read_json
 from noisyteacher.core.reprs import ShortRepr
 from noisyteacher.runs import Row, read_rows
 from noisyteacher.runs.comparison import Comparison, read_comparison
@@ -92,13 +93,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     """Empty where there is no such file."""
     if not path.exists():
         return {}
-    try:
-        found = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{path} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} does not hold a JSON object.")
-    return found
+    return read_json(path, "restore it, or make it again with the command that wrote it")
 
 
 def plain(value: object) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from PIL import Image
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.integrity import check_tensors, read_json, seal_tensors, sealed_json
 
 COMPARISON = "comparison.json"
 _MOST_ROWS = 5_000
@@ -64,10 +64,12 @@ class Predictions:
         return cls(top, probs[np.arange(len(top)), top])
 
     def save(self, path: Path) -> None:
-        write_atomic(path, save({"top": self.top, "probability": self.probability}))
+        content = save({"top": self.top, "probability": self.probability})
+        write_atomic(path, seal_tensors(content))
 
     @classmethod
     def load(cls, path: Path) -> Predictions:
+        check_tensors(path, "delete it")
         try:
             return cls(**load(path.read_bytes()))
         except (SafetensorError, TypeError) as error:
@@ -87,7 +89,7 @@ class Comparison:
     examples: list[Example]
 
     def save(self, folder: str | Path) -> None:
-        write_atomic(Path(folder) / COMPARISON, orjson.dumps(asdict(self)))
+        write_atomic(Path(folder) / COMPARISON, sealed_json(asdict(self), 0))
 
 
 def read_comparison(folder: str | Path) -> Comparison | None:
@@ -95,12 +97,12 @@ def read_comparison(folder: str | Path) -> Comparison | None:
     path = Path(folder) / COMPARISON
     if not path.exists():
         return None
+    stored = read_json(path, "delete it")
     try:
-        stored = orjson.loads(path.read_bytes())
         stored["confusions"] = [Confusion(**one) for one in stored["confusions"]]
         stored["examples"] = [Example(**one) for one in stored["examples"]]
         return Comparison(**stored)
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise InputError(f"{path} is not a comparison of teacher and student: {error}.") from error
 
 

@@ -13,6 +13,7 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.integrity import read_json, sealed_json
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs.rows import Row, append_row, read_rows
 
@@ -77,17 +78,13 @@ class RunFolder:
                 differs = (in_words or {}).get(changed[0], f"another {changed[0]}")
                 raise InputError(f"{self.path} holds a run with {differs}; {ANOTHER_FOLDER}.")
         told = fixed if last_call is None else {**last_call, "lasting": fixed}
-        content = orjson.dumps(told, option=orjson.OPT_INDENT_2)
+        content = sealed_json(told)
         if write and not (path.exists() and path.read_bytes() == content):
             write_atomic(path, content)
 
     def _stored_settings(self, path: Path) -> dict[str, Any]:
-        try:
-            stored = orjson.loads(path.read_bytes())
-        except orjson.JSONDecodeError as error:
-            raise InputError(f"{path} is not JSON ({error}); {ANOTHER_FOLDER}.") from error
-        if isinstance(stored, dict):
-            stored = stored.get("lasting", stored)
+        stored = read_json(path, ANOTHER_FOLDER)
+        stored = stored.get("lasting", stored)
         if not isinstance(stored, dict):
             raise InputError(f"{path} does not hold the settings of a run; {ANOTHER_FOLDER}.")
         return stored
@@ -115,10 +112,15 @@ def read_command_log(folder: str | Path) -> CommandLog:
     path = Path(folder) / COMMANDS
     if not path.exists():
         return CommandLog()
-    try:
-        return CommandLog(**orjson.loads(path.read_bytes()))
-    except (orjson.JSONDecodeError, TypeError) as error:
-        raise InputError(f"{path} is not a list of commands ({error}); delete it.") from error
+    stored = read_json(path, "delete it")
+    for name in ("commands", "notes"):
+        if not _are_texts(stored.get(name)):
+            raise InputError(f"{path} has no list of {name}; delete it.")
+    return CommandLog(stored["commands"], stored["notes"])
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def record_command(folder: str | Path, command: str, notes: Sequence[str] = ()) -> None:
@@ -128,4 +130,4 @@ def record_command(folder: str | Path, command: str, notes: Sequence[str] = ()) 
         list(dict.fromkeys([*before.commands, command])),
         list(dict.fromkeys([*before.notes, *notes])),
     )
-    write_atomic(Path(folder) / COMMANDS, orjson.dumps(asdict(log), option=orjson.OPT_INDENT_2))
+    write_atomic(Path(folder) / COMMANDS, sealed_json(asdict(log)))

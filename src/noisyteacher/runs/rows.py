@@ -13,10 +13,13 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import append_line
+from noisyteacher.core.integrity import seal, unseal
 from noisyteacher.core.machine import commit, versions
 from noisyteacher.methods import Method, parse
 
 T = TypeVar("T")
+
+_REMEDY = "remove the line or choose another folder"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def named_method(name: str) -> Method | str:
 
 def append_row(path: str | Path, row: Row) -> None:
     """Add a row; once this returns it is on disk."""
-    append_line(path, orjson.dumps(asdict(row)))
+    append_line(path, orjson.dumps(seal(asdict(row))))
 
 
 def read_rows(path: str | Path) -> list[Row]:
@@ -114,12 +117,14 @@ def read_lines(path: str | Path, parse_row: Callable[[Any], T]) -> list[T]:
         if not line.strip():
             continue
         try:
-            rows.append(parse_row(orjson.loads(line)))
+            value = orjson.loads(line)
+            if isinstance(value, dict):
+                value = unseal(value, f"{path}, line {number},", _REMEDY)
+            rows.append(parse_row(value))
         except (orjson.JSONDecodeError, TypeError) as error:
             if number == len(lines) and isinstance(error, orjson.JSONDecodeError):
                 break
             raise InputError(
-                f"{path}, line {number}, is not a results row ({error}); remove the line or choose "
-                "another folder."
+                f"{path}, line {number}, is not a results row ({error}); {_REMEDY}."
             ) from error
     return rows

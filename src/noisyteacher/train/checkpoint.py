@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file per student, replaced atomically, with its story in the header.
 
-Nothing is ever unpickled. All randomness is seeded by epoch, so weights, optimizer state and the
-number of epochs done are the whole state of a run.
+Nothing is ever unpickled, and a damaged file is refused by its checksum. All randomness is seeded
+by epoch, so weights, optimizer state and the number of epochs done are the whole state of a run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.integrity import check_tensors, seal_tensors
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def save_checkpoint(path: Path, state: dict[str, Tensor], history: History) -> N
     """Write state and history as one file."""
     tensors = {name: value.cpu().contiguous() for name, value in state.items()}
     story = orjson.dumps(asdict(history)).decode()
-    write_atomic(path, save(tensors, metadata={"history": story}))
+    write_atomic(path, seal_tensors(save(tensors, metadata={"history": story})))
 
 
 def read_history(path: Path) -> History | None:
@@ -84,6 +85,7 @@ def load_checkpoint(path: Path, fingerprint: str) -> tuple[dict[str, Tensor], Hi
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    check_tensors(path, "delete it to train this student anew")
     try:
         with safe_open(path, framework="pt") as file:
             yield file

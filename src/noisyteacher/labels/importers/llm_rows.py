@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import temporary_sibling
 from noisyteacher.io.ids import clean_ids
 
 _LONGEST_ANSWER = 500
@@ -99,9 +100,9 @@ class RejectedList:
         self._lines = 0
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            self._file = os.fdopen(handle, "wb")
-            self._temporary = Path(name)
+            self._open = ExitStack()
+            self._temporary = self._open.enter_context(temporary_sibling(path))
+            self._file = self._open.enter_context(self._temporary.open("wb"))
 
     def add(
         self, name: Any, file: Path, line: int, reason: str, answer: str, kept: bool = False
@@ -129,7 +130,6 @@ class RejectedList:
             return
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._temporary.chmod(0o644)  # mkstemp makes it private to its owner
         self._temporary.replace(self._path)
 
     def __enter__(self) -> Self:
@@ -142,5 +142,4 @@ class RejectedList:
         trace: TracebackType | None,
     ) -> None:
         if self._path is not None:
-            self._file.close()
-            self._temporary.unlink(missing_ok=True)
+            self._open.close()
