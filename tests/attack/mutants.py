@@ -364,7 +364,14 @@ def judge(mutant: Mutant, tree: Path, baseline: Baseline, gpu: bool) -> dict[str
     return {"outcome": outcome, "seconds": round(seconds, 1), "by": by[0] if by else None}
 
 
-def run(mutants: Sequence[tuple[int, Mutant]], out: Path, seed: int, jobs: int, gpu: bool) -> None:
+def run(
+    mutants: Sequence[tuple[int, Mutant]],
+    keys: dict[Mutant, str],
+    out: Path,
+    seed: int,
+    jobs: int,
+    gpu: bool,
+) -> None:
     """Judge the mutants side by side and append a row for each."""
     trees: Queue[Path] = Queue()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -389,7 +396,7 @@ def run(mutants: Sequence[tuple[int, Mutant]], out: Path, seed: int, jobs: int, 
             def one(item: tuple[int, Mutant]) -> dict[str, Any]:
                 number, mutant = item
                 found = with_tree(lambda tree: judge(mutant, tree, baselines[mutant.package], gpu))
-                about = {"seed": seed, "number": number, "key": mutant.key, **asdict(mutant)}
+                about = {"seed": seed, "number": number, "key": keys[mutant], **asdict(mutant)}
                 return about | found
 
             for done in as_completed([pool.submit(one, item) for item in mutants]):
@@ -439,11 +446,12 @@ def main() -> None:
     lines = given.out.read_text().splitlines() if given.out.exists() else []
     rows = {row["key"]: row for row in map(json.loads, lines)}
     mine = [(n, m) for n, m in drawn if n % shards == shard - 1]
-    todo = [(number, mutant) for number, mutant in mine if mutant.key not in rows]
+    keys = {mutant: mutant.key for _, mutant in mine}  # the source may change meanwhile
+    todo = [(number, mutant) for number, mutant in mine if keys[mutant] not in rows]
     if todo:
-        run(todo, given.out, given.seed, given.jobs, given.gpu)
+        run(todo, keys, given.out, given.seed, given.jobs, given.gpu)
         rows = {row["key"]: row for row in map(json.loads, given.out.read_text().splitlines())}
-    print(summarize([rows[mutant.key] for _, mutant in mine]))
+    print(summarize([rows[keys[mutant]] for _, mutant in mine]))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from noisyteacher.bench import run_recipe
 from noisyteacher.bench.recipes import find_recipe
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.integrity import sealed_json
 from noisyteacher.data import HashedNgrams, Tfidf, Tokens
 from noisyteacher.data.input_format import fit_format, rgb_images
 from noisyteacher.labels import TeacherLabels
@@ -300,7 +301,8 @@ def test_loading_a_folder_imports_no_code_that_it_names(
     config = orjson.loads(path.read_bytes())
     assert config["model"]["factory"].endswith("test_own_students:Net")
     config["model"]["factory"] = "planted:net"
-    path.write_bytes(orjson.dumps(config))
+    del config["sha256"]
+    path.write_bytes(sealed_json(config))
     with pytest.raises(InputError, match=r"network of your own, 'planted:net'.* as student="):
         load_student(tmp_path / "s")
     load_student(tmp_path / "s", student=Net)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import runpy
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from PIL import Image
 
 from noisyteacher.auditing import read_gold
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.integrity import read_json, sealed_json
 from noisyteacher.data.dataset import rgb_images
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.io.images import decode_image
@@ -201,8 +201,9 @@ def test_greys_of_16_bits_are_scaled(tmp_path: Path) -> None:
 def test_a_run_with_flips_is_not_continued_without(tmp_path: Path) -> None:
     task = table_task(tmp_path, "id,a,b")
     run_distill(task, DistillSettings(quick=True, epochs=1), tmp_path / "run", quiet=True)
-    recipe = (tmp_path / "run" / "recipe.json").read_text()
-    (tmp_path / "run" / "recipe.json").write_text(re.sub('"flip": true', '"flip": false', recipe))
+    recipe = read_json(tmp_path / "run" / "recipe.json", "")
+    assert recipe["flip"] is True
+    (tmp_path / "run" / "recipe.json").write_bytes(sealed_json(recipe | {"flip": False}))
     with pytest.raises(InputError, match="another flip"):
         run_distill(task, DistillSettings(quick=True, epochs=1), tmp_path / "run", quiet=True)
 

@@ -221,6 +221,7 @@ def test_each_command_is_recorded_once(tmp_path: Path) -> None:
     for command in ("noisyteacher bench a", "noisyteacher bench b", "noisyteacher bench a"):
         record_command(tmp_path, command, ["said"])
     told = orjson.loads((tmp_path / "story.json").read_bytes())
+    assert len(told.pop("sha256")) == 64
     assert told == {"commands": ["noisyteacher bench a", "noisyteacher bench b"], "notes": ["said"]}
 
 

@@ -1,0 +1,97 @@
+"""Small inputs of every verb, and the commands that the attacks run on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from user_files import noisy_probs, reviews, write_digit_folders, write_digit_tables, write_reviews
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Each runs in a folder that ``make_inputs`` has filled, and writes into ``out``.
+COMMANDS: dict[str, list[str]] = {
+    "import": ["import", "answers.jsonl", "--classes", "bad,good", "--out", "out/labels"],
+    "import-probs": [
+        *("import", "tables/probs.npy", "--ids", "tables/ids.txt", "--int-ids"),
+        *("--classes", "0,1,2", "--out", "out/labels"),
+    ],
+    "label": ["label", "student", "reviews/pool.csv", "--out", "out/labels", "--shard-size", "20"],
+    "audit": ["audit", "reviews/labels", "--gold", "reviews/gold.csv", "--replicates", "50"],
+    "distill-text": [
+        *("distill", "--gold", "reviews/gold.csv", "--pool", "reviews/pool.csv"),
+        *("--labels", "reviews/labels", "--quick", "--folds", "2", "--out", "out/run"),
+    ],
+    "distill-table": [
+        *("distill", "--gold", "tables/gold.parquet", "--pool", "tables/pool.parquet"),
+        *("--labels", "tables/probs.npy", "--student", "mlp", "--quick", "--epochs", "2"),
+        *("--out", "out/run", "--device", "cpu"),
+    ],
+    "distill-image": [
+        *("distill", "--gold", "images/gold", "--pool", "images/pool", "--labels", "images/labels"),
+        *("--quick", "--epochs", "1", "--out", "out/run", "--device", "cpu"),
+    ],
+    "bench": ["bench", "digits", "--quick", "--out", "out/run", "--device", "cpu"],
+    "halfspace": ["halfspace", "--quick", "--out", "out/run"],
+    "report": ["report", "run", "--out", "out/page.html"],
+    "export": ["export", "student", "--onnx", "out/student.onnx"],
+    "predict": ["predict", "student", "reviews/pool.csv", "--out", "out/predictions.csv"],
+}
+
+
+def environment() -> dict[str, str]:
+    """Of a verb: this tree's source, one thread, no GPU, no network."""
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "HF_HUB_OFFLINE": "1",
+        "COLUMNS": "120",
+    }
+
+
+def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """A verb as a process of its own, in ``folder``; what it prints goes to ``log``."""
+    (folder / "out").mkdir(exist_ok=True)
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "noisyteacher", *command],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def must_run(command: list[str], folder: Path) -> None:
+    """A verb, run to its end."""
+    log = folder.with_name(f"{folder.name}.log")
+    if start(command, folder, log).wait():
+        raise SystemExit(f"{command} fails: {log.read_text()}")
+    log.unlink()
+
+
+def make_inputs(folder: Path) -> None:
+    """Reviews, digits as tables and images, answers of an LLM, a student and the run it is from."""
+    write_reviews(folder / "reviews", gold=60, pool=60)
+    write_digit_folders(folder / "images", gold=40, pool=40)
+    tables = write_digit_tables(folder / "tables", gold=60, pool=60)
+    probs = noisy_probs(reviews(200)[1], 2)
+    with (folder / "answers.jsonl").open("w") as file:
+        for i, row in enumerate(probs):
+            said = ("bad", "good")[int(np.argmax(row))]
+            file.write(json.dumps({"id": f"r{i}", "label": said}) + "\n")
+    (tables / "ids.txt").write_text("".join(f"{i}\n" for i in range(120)))
+    must_run([*COMMANDS["distill-text"][:-1], "run"], folder)
+    (folder / "run" / "student").rename(folder / "student")
+    (folder / "out").rmdir()
