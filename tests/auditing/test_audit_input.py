@@ -40,8 +40,8 @@ def test_names_numbers_and_tensors_mean_the_same(labels, planted):
 
 def test_sparse_inputs_are_taken(labels, planted):
     x = np.eye(5)[planted.y]
-    probe = audit(labels, planted.y, inputs=csr_matrix(x), replicates=50).numbers.probe
-    assert probe.accuracy.value == 1.0
+    found = audit(labels, planted.y, inputs=csr_matrix(x), replicates=50).numbers.comparison
+    assert found.gold_only.value == 1.0
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,15 @@ def test_a_v_of_one_class_is_a_warning(labels, planted):
     assert "Recommendation: " in one.summary()
 
 
-def test_the_probe_of_very_few_rows(labels, planted):
-    x = np.eye(5)[planted.y]
-    one_each = [int(np.flatnonzero(planted.y == c)[0]) for c in range(5)]
-    ids = labels.ids[one_each]
-    probe = audit(labels, range(5), ids, inputs=x[one_each], replicates=50).numbers.probe
-    assert (probe.rows, probe.accuracy.value) == (5, 0.0)
-    with pytest.warns(NoisyTeacherWarning, match="only"):
-        both = audit(labels, [0], ids[:1], inputs=x[one_each[:1]], gold_inputs=x, gold_y=planted.y)
-    assert both.numbers.probe.accuracy.value == 1.0
-    with (
-        pytest.warns(NoisyTeacherWarning, match="only"),
-        pytest.raises(InputError, match="inputs need at least 2 gold rows"),
-    ):
-        audit(labels, [0], ids[:1], inputs=x[one_each[:1]], replicates=50)
+def test_very_few_rows_are_not_compared(labels, planted):
+    few = [int(row) for c in range(5) for row in np.flatnonzero(planted.y == c)[:2]]
+    # No two rows are alike: those would share a fold.
+    x = 5 * np.eye(5)[planted.y] + np.arange(120)[:, None] / 1000
+    y, ids = planted.y[few], labels.ids[few]
+    found = audit(labels, y, ids, inputs=x[few], replicates=50).numbers.comparison
+    assert (found.rows, found.gold_only.value) == (10, 1.0)
+    with pytest.raises(InputError, match=r"9 gold rows are too few to compare .* at least 10"):
+        audit(labels, y[1:], ids[1:], inputs=x[few[1:]], gold_inputs=x, gold_y=planted.y)
 
 
 def test_bad_settings(labels, planted):
@@ -153,12 +148,16 @@ def test_bad_inputs(labels, planted):
         audit(labels, planted.y, inputs=good + np.nan)
     with pytest.raises(InputError, match=r"\(n, \.\.\.\)"):
         audit(labels, planted.y, inputs=good[:, 0])
-    with pytest.raises(InputError, match="needs inputs"):
+    with pytest.raises(InputError, match="need inputs too"):
         audit(labels, planted.y, gold_inputs=good, gold_y=planted.y)
+    with pytest.raises(InputError, match="need inputs too"):
+        audit(labels, planted.y, pool_inputs=good)
     with pytest.raises(InputError, match="belong together"):
         audit(labels, planted.y, inputs=good, gold_y=planted.y)
     with pytest.raises(InputError, match="one kind"):
         audit(labels, planted.y, inputs=good, gold_inputs=good[:, :1], gold_y=planted.y)
+    with pytest.raises(InputError, match="pool_inputs must have 80 rows"):
+        audit(labels, planted.y[:40], labels.ids[:40], inputs=good[:40], pool_inputs=good[:79])
 
 
 def write(path, text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import audit_teachers as teachers
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from noisyteacher.auditing import audit
+from noisyteacher.auditing import Interval, audit
+from noisyteacher.auditing.findings import find
+from noisyteacher.auditing.gold_comparison import GoldComparison
+from noisyteacher.auditing.recommend import recommend
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Consistency, GoldOnly, Method, SLaM, Vanilla, parse
+from noisyteacher.methods import Calibrated, Consistency, GoldOnly, Method, SLaM, Vanilla, parse
 
 
 def look(planted, **more):
@@ -98,49 +102,104 @@ def test_a_real_teacher_that_was_trained_on_v():
         assert ("leaked" in codes(result)) == leaked
 
 
-def test_a_teacher_worse_than_gold_only():
-    x, y, probs = teachers.with_inputs(teacher_right=0.6)
-    result = audit(probs, y, inputs=x, replicates=200)
-    assert "worse_than_gold" in codes(result)
-    assert not result.recommendation.distill
-    assert result.recommendation.method == GoldOnly()
-    assert "Do not distill this teacher" in advice(result)
-    assert "SLaM is not likely to help here" in advice(result)
+def compared(teacher_right, gold=150):
+    """An audit with the inputs of V and of the pool."""
+    x, y, probs = teachers.with_inputs(n=gold + 600, teacher_right=teacher_right)
+    return audit(
+        probs[:gold],
+        y[:gold],
+        pool=probs[gold:],
+        inputs=x[:gold],
+        pool_inputs=x[gold:],
+        replicates=50,
+    )
 
 
-def test_a_teacher_better_than_gold_only():
-    x, y, probs = teachers.with_inputs(n=1_000, teacher_right=0.95)
-    result = audit(probs, y, inputs=x, replicates=200)
-    assert "worth_it" in codes(result)
+def test_gold_labels_that_are_enough_are_recommended_as_the_verdict_says():
+    numbers = look(teachers.calibrated(0)).numbers
+    even, lost = Interval(0.001, -0.01, 0.01), Interval(-0.03, -0.05, -0.01)
+    for gain, weight, enough in ((even, 0.95, True), (even, 0.6, False), (lost, 0.6, True)):
+        found = GoldComparison("table", 1_000, 1_000, even, even, gain, weight, "The verdict.")
+        seen = replace(numbers, comparison=found)
+        advised = recommend(seen, find(seen), "table")
+        assert [f.text for f in find(seen) if f.code == "compared"] == ["The verdict."]
+        assert advised.method == (GoldOnly() if enough else SLaM())
+        assert advised.distill != enough
+        told = "linear students of both do no better than gold labels alone"
+        assert (told in " ".join(advised.reasons)) == enough
+
+
+def test_a_teacher_that_guesses_is_not_said_to_help():
+    result = compared(teacher_right=0.5)
+    assert (
+        "150 gold rows cannot tell whether the teacher's labels helped"
+        in result.summary().replace("\n  ", " ")
+    )
+
+
+def test_a_teacher_that_helps_where_gold_is_scarce():
+    result = compared(teacher_right=0.95, gold=20)
+    found = result.numbers.comparison
+    assert found.student.value > found.gold_only.value
+    assert not found.gold_is_enough
     assert result.recommendation.distill
+    assert found.verdict in result.summary().replace("\n  ", " ")
 
 
-def test_the_probe_learns_nothing_from_the_rows_it_is_judged_on():
+def test_without_inputs_of_the_pool_nothing_is_said_about_distilling():
+    for teacher_right in (0.6, 0.95):
+        x, y, probs = teachers.with_inputs(teacher_right=teacher_right)
+        result = audit(probs, y, inputs=x, replicates=50)
+        found = result.numbers.comparison
+        assert (found.student, found.gain) == (None, None)
+        assert found.verdict.startswith("The accuracy of linear students of gold labels alone")
+        assert "was not tested: that needs the inputs of the pool too." in found.verdict
+        assert result.recommendation.method == audit(probs, y, kind="table").recommendation.method
+
+
+def test_without_inputs_nothing_is_said_about_gold_labels_alone():
+    planted = teachers.calibrated()
+    guesses = np.random.default_rng(1).integers(0, 5, len(planted.y))
+    for y in (planted.y, guesses):
+        result = look(planted._replace(y=y))
+        assert result.recommendation.distill
+        told = " ".join([advice(result), *(f.text for f in result.findings)])
+        assert "gold labels alone" not in told
+        assert "Do not" not in told
+
+
+def test_students_learn_nothing_from_the_rows_they_are_judged_on():
     rng = np.random.default_rng(0)
     _, _, probs = teachers.with_inputs(n=400)
-    probe = audit(probs, rng.integers(0, 2, 400), inputs=rng.normal(size=(400, 600))).numbers.probe
-    assert 0.4 < probe.accuracy.value < 0.6
+    found = audit(probs, rng.integers(0, 2, 400), inputs=rng.normal(size=(400, 600)), replicates=50)
+    assert 0.4 < found.numbers.comparison.gold_only.value < 0.6
 
 
-def test_the_probe_learns_from_a_too():
+def test_students_learn_from_a_too():
     x, y, probs = teachers.with_inputs(n=600)
     few, rest = slice(0, 40), slice(40, 600)
-    alone = audit(probs[few], y[few], inputs=x[few], replicates=50).numbers.probe
+    alone = audit(probs[few], y[few], inputs=x[few], replicates=50).numbers.comparison
     both = audit(
         probs[few], y[few], inputs=x[few], gold_inputs=x[rest], gold_y=y[rest], replicates=50
-    ).numbers.probe
-    assert (alone.rows, both.rows) == (40, 600)
-    assert both.accuracy.value > alone.accuracy.value
+    ).numbers.comparison
+    assert (alone.learned_from, both.learned_from) == (40, 600)
+    assert alone.rows == both.rows == 40
+    assert both.gold_only.value > alone.gold_only.value
 
 
-def test_the_probe_reads_texts():
+def test_students_read_texts_and_images():
     rng = np.random.default_rng(0)
     _, y, probs = teachers.with_inputs(n=300)
     words = np.array([["dull", "flat", "film"], ["bright", "funny", "film"]])
     texts = [" ".join(rng.choice(words[label], 6)) for label in y]
-    result = audit(probs, y, inputs=texts, replicates=50)
-    assert result.numbers.probe.accuracy.value > 0.95
-    assert result.numbers.probe.kind == "text"
+    found = audit(probs, y, inputs=texts, replicates=50).numbers.comparison
+    assert found.gold_only.value > 0.95
+    assert found.kind == "text"
+    images = rng.integers(0, 200, (300, 40, 65, 3), dtype=np.uint8)
+    images[:, :20] += (50 * y).astype(np.uint8)[:, None, None, None]
+    found = audit(probs, y, inputs=images, replicates=50).numbers.comparison
+    assert found.gold_only.value > 0.95
+    assert found.kind == "image"
 
 
 def test_a_nearly_perfect_teacher():
@@ -165,7 +224,7 @@ def test_a_teacher_that_only_guesses():
     y = np.random.default_rng(1).integers(0, 5, len(planted.y))
     result = look(planted._replace(y=y))
     assert "nothing_trusted" in codes(result)
-    assert result.recommendation.method == GoldOnly()
+    assert result.recommendation.method == Calibrated()
 
 
 def test_two_classes_in_the_wrong_order():

@@ -70,31 +70,34 @@ def test_summary_for_people(folder):
         assert part in result.stdout
 
 
-def test_json_with_a_probe_of_texts(folder):
+def test_json_with_a_comparison_of_texts(folder):
     found = run_json(
         folder / "labels",
         *("--gold", folder / "gold.csv", "--trained-on", folder / "a.csv"),
         *("--inputs", folder / "texts.csv"),
     )
     assert found["numbers"]["pool_rows"] == 560
-    assert found["numbers"]["probe"]["rows"] == 340
-    assert found["numbers"]["probe"]["kind"] == "text"
-    assert found["recommendation"]["method"] == "GoldOnly()"
-    assert not found["recommendation"]["distill"]
-    assert "worse_than_gold" in [finding["code"] for finding in found["findings"]]
+    compared = found["numbers"]["comparison"]
+    assert (compared["rows"], compared["learned_from"], compared["kind"]) == (300, 340, "text")
+    assert compared["student"] is None
+    assert found["recommendation"]["distill"]
+    told = [finding["text"] for finding in found["findings"] if finding["code"] == "compared"]
+    assert told == [compared["verdict"]]
 
 
 def test_a_label_column_among_the_inputs_is_no_feature(folder):
     arguments = (folder / "val", "--gold", folder / "gold.csv")
     numbers = run_json(*arguments, "--inputs", folder / "numbers.csv")["numbers"]
     assert numbers["pool_rows"] == 0
-    assert numbers["probe"]["kind"] == "table"
-    assert numbers["probe"]["accuracy"]["value"] < 1
+    assert numbers["comparison"]["kind"] == "table"
+    assert numbers["comparison"]["gold_only"]["value"] < 1
 
 
 def test_embeddings_of_the_store(folder):
     found = run_json(folder / "labels", "--gold", folder / "gold.csv", "--embeddings")
-    assert found["numbers"]["probe"]["accuracy"]["value"] > 0.9
+    compared = found["numbers"]["comparison"]
+    assert compared["gold_only"]["value"] > 0.9
+    assert compared["student"]["value"] > 0.9
 
 
 def test_a_pool_apart(folder):
@@ -132,20 +135,21 @@ def test_ids_with_zeros_in_front_are_found_among_the_inputs(tmp_path, kind):
     ids = [f"{i:03}" for i in range(200)]
     probs = np.tile([[0.7, 0.3], [0.2, 0.8], [0.4, 0.6], [0.6, 0.4]], (50, 1))
     TeacherLabels.from_probs(ids, probs, NAMES).save(tmp_path / "labels")
-    lines = [f"{key},{NAMES[i % 2]},word{i % 2} film" for i, key in enumerate(ids)]
+    lines = [f"{key},{NAMES[i % 2]},word{i % 2} film number{i}" for i, key in enumerate(ids)]
     write(tmp_path / "gold.csv", "id,label,text", lines)
     as_jsonl(tmp_path / "gold.csv", tmp_path / "gold.jsonl")
     gold = tmp_path / f"gold.{kind}"
-    probe = run_json(tmp_path / "labels", "--gold", gold, "--inputs", gold)["numbers"]["probe"]
-    assert probe["accuracy"]["value"] == 1.0
+    found = run_json(tmp_path / "labels", "--gold", gold, "--inputs", gold)["numbers"]
+    assert found["comparison"]["gold_only"]["value"] == 1.0
 
 
 def test_other_columns_and_rows_without_ids(folder, tmp_path):
     gold, store = tmp_path / "gold.csv", tmp_path / "labels"
-    usual = (folder / "labels", "--gold", folder / "gold.csv", "--inputs", folder / "texts.csv")
-    expected = run_json(*usual)
     _, *rows = (folder / "gold.csv").read_text().splitlines()
     _, *texts = (folder / "texts.csv").read_text().splitlines()
+    write(tmp_path / "texts.csv", "id,text", texts[: len(rows)])
+    usual = (folder / "labels", "--gold", folder / "gold.csv", "--inputs", tmp_path / "texts.csv")
+    expected = run_json(*usual)
     lines = [f"{row},{text.split(',')[1]}" for row, text in zip(rows, texts, strict=False)]
     write(gold, "key,mood,review", lines)
     columns = ("--id-column", "key", "--label-column", "mood", "--text-column", "review")

@@ -314,3 +314,36 @@ def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
     )
     assert isinstance(done.exception, InputError)
     assert "cannot be measured on them: give --val" in str(done.exception)
+
+
+# -- the audit ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("val", [False, True])
+def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool) -> None:
+    """The same sentence with the same numbers, and no advice against it."""
+    folder = write_reviews(tmp_path, gold=60, pool=100)
+    files = ["--gold", folder / "gold.csv", "--pool", folder / "pool.csv"]
+    audited = ["--gold", folder / "gold.csv"]
+    if val:
+        # The teacher saw the first gold rows: the others measure it, and judge.
+        header, *lines = (folder / "gold.csv").read_text().splitlines()
+        for name, part in (("seen", lines[:20]), ("new", lines[20:])):
+            (tmp_path / f"{name}.csv").write_text("\n".join([header, *part]) + "\n")
+        seen, new = tmp_path / "seen.csv", tmp_path / "new.csv"
+        files = ["--gold", seen, "--val", new, "--pool", folder / "pool.csv"]
+        audited = ["--gold", new, "--trained-on", seen]
+    distilled = run("distill", *files, "--labels", folder / "labels", "--out", tmp_path / "run")
+    assert distilled.exit_code == 0, (distilled.output, distilled.exception)
+    inputs = ("--inputs", folder / "gold.csv", "--inputs", folder / "pool.csv")
+    found = run("audit", folder / "labels", *audited, *inputs, "--json", "--replicates", 50)
+    assert found.exit_code == 0, (found.output, found.exception)
+    config = orjson.loads((tmp_path / "run" / "student" / "config.json").read_bytes())
+    compared = orjson.loads(found.stdout)["numbers"]["comparison"]
+    assert compared["rows"] == (40 if val else 60)
+    assert compared["learned_from"] == 60
+    assert compared["verdict"] == config["about"]["verdict"]
+    blend = config["about"]["candidates"][-1]
+    assert 100 * compared["student"]["value"] == pytest.approx(blend["accuracy"], abs=0.006)
+    assert "recommends" not in distilled.output
+    assert "Do not distill" not in distilled.output + found.output

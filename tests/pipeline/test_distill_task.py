@@ -13,8 +13,8 @@ import pytest
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.joining import join_labels
 from noisyteacher.pipeline import gather
-from noisyteacher.pipeline.sources import join_labels
 from noisyteacher.pipeline.task import Task
 from user_files import MOODS, noisy_probs, reviews
 

@@ -19,7 +19,7 @@ _LEAK_DISTANCE, _LEAK_P_VALUE = 0.1, 1e-3
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DriftTest:
     """One number of V's rows against the pool's: Kolmogorov and Smirnov's test.
 
     ``distance`` is the effect: the largest difference between the two distribution functions,
@@ -40,8 +40,8 @@ class Comparison:
 class Drift:
     """V against the pool."""
 
-    margin: Comparison
-    entropy: Comparison
+    margin: DriftTest
+    entropy: DriftTest
     classes_effect: float  # Cohen's w of the predicted classes' shares, less what chance explains
     classes_p_value: float
     pool_outside_val: float  # the share of the pool with margins that V never shows
@@ -67,10 +67,10 @@ def compare_with_pool(val: ValReading, pool: RowSummary, bootstrap: Bootstrap) -
     )
 
 
-def compare(val: Float[np.ndarray, " n"], pool: Float[np.ndarray, " p"]) -> Comparison:
+def compare(val: Float[np.ndarray, " n"], pool: Float[np.ndarray, " p"]) -> DriftTest:
     """Both distributions of one number."""
     test = ks_2samp(val, pool, method="asymp")
-    return Comparison(
+    return DriftTest(
         distance=float(test.statistic),
         p_value=float(test.pvalue),
         at=float(test.statistic_location),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from noisyteacher.auditing.bootstrap import Interval
-from noisyteacher.auditing.drift import Comparison
+from noisyteacher.auditing.drift import DriftTest
 from noisyteacher.auditing.measurements import Numbers
 from noisyteacher.core.errors import first_few
 
@@ -137,8 +137,8 @@ def _about_drift(numbers: Numbers) -> Iterator[Finding]:
         )
 
 
-def _is_far(comparison: Comparison) -> bool:
-    return comparison.distance >= FAR and comparison.p_value < SURE
+def _is_far(found: DriftTest) -> bool:
+    return found.distance >= FAR and found.p_value < SURE
 
 
 def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
@@ -214,20 +214,9 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _about_worth(numbers: Numbers) -> Iterator[Finding]:
-    probe, accuracy, trust = numbers.probe, numbers.quality.accuracy, numbers.trust
-    if probe is not None and probe.clearly_better:
-        yield _warning(
-            "worse_than_gold",
-            f"The teacher is worse than the gold labels: a linear model of the {probe.rows} gold "
-            f"labels alone is right on {probe.accuracy:.1%}, the teacher on {accuracy:.1%}.",
-        )
-    elif probe is not None:
-        verdict = "better than" if probe.clearly_worse else "about as good as"
-        yield _note(
-            "worth_it" if probe.clearly_worse else "as_good_as_gold",
-            f"The teacher ({accuracy:.1%}) is {verdict} a linear model of the {probe.rows} gold "
-            f"labels alone ({probe.accuracy:.1%}).",
-        )
+    accuracy, trust = numbers.quality.accuracy, numbers.trust
+    if numbers.comparison is not None:
+        yield _note("compared", numbers.comparison.verdict)
     if is_nearly_perfect(numbers):
         yield _note(
             "nearly_perfect",
@@ -236,8 +225,8 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
     if nothing_trusted(numbers):
         yield _warning(
             "nothing_trusted",
-            f"Hardly any label can be trusted: {trust.share_at_lower_bound:.0%} of the pool is "
-            "at the lower bound.",
+            f"SLaM would trust hardly any label: {trust.share_at_lower_bound:.0%} of the pool is "
+            "at the lower bound of alpha.",
         )
     if trust.unreachable_share > MANY_UNREACHABLE:
         yield _warning(

@@ -16,7 +16,11 @@ from noisyteacher.auditing.curves import (
     report_classes,
 )
 from noisyteacher.auditing.drift import Drift, Leakage, check_leakage, compare_with_pool
-from noisyteacher.auditing.probe import GoldInputs, Probe, probe_gold
+from noisyteacher.auditing.gold_comparison import (
+    GoldComparison,
+    GoldInputs,
+    compare_with_gold,
+)
 from noisyteacher.auditing.quality import Quality, measure_quality, read_val, summarize_rows
 from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
@@ -43,7 +47,7 @@ class Numbers:
     drift: Drift | None  # None without a pool
     per_class: PerClass
     leakage: Leakage
-    probe: Probe | None  # None without inputs
+    comparison: GoldComparison | None  # None without inputs
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ def measure(case: Case) -> Numbers:
             case.gold_ids,
             case.given_pool_ids,
         ),
-        probe=None if case.inputs is None else probe_gold(case.inputs, val, bootstrap),
+        comparison=None
+        if case.inputs is None
+        else compare_with_gold(case.inputs, case.val, case.y, case.pool, bootstrap.seed),
     )
 
 

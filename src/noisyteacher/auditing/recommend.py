@@ -90,18 +90,16 @@ def recommend(
 
 def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
     """What to use in place of SLaM, and why; the weightiest first."""
-    if numbers.probe is not None and numbers.probe.clearly_better:
+    if numbers.comparison is not None and numbers.comparison.gold_is_enough:
         yield (
             GoldOnly(),
-            f"Do not distill this teacher. {_UNLIKELY}: the gold labels alone make a better "
-            f"model, by {numbers.probe.lead:.1%} of the rows of V. Train on A and V, or find a "
-            "better teacher.",
+            f"{_UNLIKELY}: linear students of both do no better than gold labels alone.",
         )
     if found.nothing_trusted(numbers):
         yield (
-            GoldOnly(),
-            f"Do not distill this teacher. {_UNLIKELY}: nearly all of the pool is at the lower "
-            "bound of alpha, where a label names a shortlist at best.",
+            Calibrated(),
+            f"{_UNLIKELY}: nearly all of the pool is at the lower bound of alpha, where a label "
+            "names a shortlist at best. Calibrated labels say as much as the teacher knows.",
         )
     if found.is_leaked(numbers):
         yield (
@@ -134,11 +132,6 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         f"{where}: the pool's {trust.rows} labels are worth about "
         f"{trust.effective_labels.value:.0f} gold labels."
     )
-    if numbers.probe is not None and not numbers.probe.clearly_worse:
-        yield (
-            "The gold labels alone are about as good as this teacher: compare with GoldOnly "
-            "before you trust any gain."
-        )
     if kind == "table":
         yield (
             "Alone, at one pass per step. Inside Consistency, which adds noise to the columns, it "

@@ -12,10 +12,11 @@ import numpy as np
 
 from noisyteacher.auditing.bootstrap import Bootstrap
 from noisyteacher.auditing.findings import Finding, find
+from noisyteacher.auditing.gold_comparison import GoldInputs, Inputs, read_inputs
 from noisyteacher.auditing.measurements import Case, Numbers, measure
-from noisyteacher.auditing.probe import GoldInputs, read_features, take_features
 from noisyteacher.auditing.recommend import Recommendation, recommend
 from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning, first_few
+from noisyteacher.data.dataset import take_rows
 from noisyteacher.io.classes import class_numbers
 from noisyteacher.io.ids import IdLookup, check_unique, clean_ids
 from noisyteacher.labels import TeacherLabels
@@ -87,6 +88,7 @@ def audit(
     gold_ids: Any = None,
     gold_y: Any = None,
     gold_inputs: Any = None,
+    pool_inputs: Any = None,
     kind: str | None = None,
     lower_bound: Number = 0.5,
     threshold: Number = 0.9,
@@ -102,9 +104,13 @@ def audit(
         ids: the ids of V's rows, (v,); by default all rows of ``labels`` are V, in their order.
             Rows that the teacher did not label are left out, with a warning.
         pool: what the teacher said of the pool, when it is kept apart.
-        inputs: V's inputs for the gold-only probe: texts, or numbers (v, ...) such as embeddings.
+        inputs: V's inputs, to compare linear students with and without the teacher's labels as
+            ``distill`` does: texts, or numbers (v, ...) such as embeddings.
         gold_ids: ids of A, which the teacher may have been trained on.
-        gold_y, gold_inputs: A's classes and inputs, so that the probe learns from A too.
+        gold_y, gold_inputs: A's classes and inputs, so that these students learn from A too.
+        pool_inputs: the pool's inputs, a row for each of its labels, or a pair (ids, inputs).
+            Without them there are students of gold labels alone, and nothing is said about
+            distilling.
         kind: "text", "image" or "table": what the student will read; by default as ``inputs``.
         lower_bound, threshold: those of ``TeacherNoise``.
         replicates, seed: of the bootstrap.
@@ -120,26 +126,35 @@ def audit(
     val_ids = store.ids if ids is None else _unique_ids(ids)
     if len(val_ids) != len(truth):
         raise InputError(f"{len(truth)} true classes were given for {len(val_ids)} rows of V.")
-    probed = _probe_inputs(inputs, gold_inputs, gold_y, len(truth), store)
     labeled = np.arange(len(truth))
     if ids is not None:
         labeled = np.flatnonzero(labeled_rows(val_ids, store))
     a_ids = store.ids[:0] if gold_ids is None else _unique_ids(gold_ids)
     given_pool = None if pool is None else _given_pool(pool, labels, store)
+    rest = _pool(store, given_pool, val_ids, a_ids)
+    read = None
+    if inputs is not None:
+        read = GoldInputs(
+            read_inputs(inputs, len(truth), "inputs"),
+            *_gold_inputs(gold_inputs, gold_y, store),
+            *_pool_inputs(pool_inputs, rest),
+        )
+    elif gold_inputs is not None or pool_inputs is not None:
+        raise InputError("gold_inputs and pool_inputs need inputs too: students are judged on V.")
     case = Case(
         val=store if ids is None else store.take(val_ids[labeled]),
         y=truth[labeled],
-        pool=_pool(store, given_pool, val_ids, a_ids),
+        pool=rest,
         gold_ids=a_ids,
         given_pool_ids=val_ids[:0] if given_pool is None else given_pool.ids,
-        inputs=None if probed is None else replace(probed, val=take_features(probed.val, labeled)),
+        inputs=None if read is None else replace(read, val=take_rows(read.val, labeled)),
         noise=TeacherNoise(lower_bound=lower_bound, threshold=threshold),
         bootstrap=Bootstrap(len(labeled), replicates, seed),
     )
     numbers = measure(case)
     findings = find(numbers)
-    probed_kind = None if numbers.probe is None else numbers.probe.kind
-    return Audit(numbers, findings, recommend(numbers, findings, kind or probed_kind))
+    compared = None if numbers.comparison is None else numbers.comparison.kind
+    return Audit(numbers, findings, recommend(numbers, findings, kind or compared))
 
 
 def labeled_rows(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
@@ -197,20 +212,22 @@ def _pool(
     return source.take(source.ids[~known]) if known.any() else source
 
 
-def _probe_inputs(
-    inputs: Any, gold_inputs: Any, gold_y: Any, rows: int, store: TeacherLabels
-) -> GoldInputs | None:
-    if inputs is None:
-        if gold_inputs is not None:
-            raise InputError("gold_inputs needs inputs too: the probe is judged on V.")
-        return None
-    if (gold_inputs is None) != (gold_y is None):
+def _gold_inputs(inputs: Any, y: Any, store: TeacherLabels) -> tuple[Inputs | None, np.ndarray]:
+    if (inputs is None) != (y is None):
         raise InputError("gold_inputs and gold_y belong together: one of them is missing.")
-    val = read_features(inputs, rows, "inputs")
-    if gold_inputs is None:
-        return GoldInputs(val, None, np.empty(0, np.int64))
-    truth = class_numbers(gold_y, store.classes)
-    return GoldInputs(val, read_features(gold_inputs, len(truth), "gold_inputs"), truth)
+    if inputs is None:
+        return None, np.empty(0, np.int64)
+    truth = class_numbers(y, store.classes)
+    return read_inputs(inputs, len(truth), "gold_inputs"), truth
+
+
+def _pool_inputs(given: Any, pool: TeacherLabels | None) -> tuple[Inputs | None, np.ndarray]:
+    if given is None or pool is None:
+        return None, np.empty(0, np.int64)
+    if not isinstance(given, tuple):
+        return read_inputs(given, len(pool), "pool_inputs"), pool.ids
+    ids = _unique_ids(given[0])
+    return read_inputs(given[1], len(ids), "pool_inputs"), ids
 
 
 # -- the summary --------------------------------------------------------------------------------
@@ -262,8 +279,10 @@ def _quality(numbers: Numbers) -> Iterator[str]:
                 f"mean {pair.val_mean:.3f} and {pair.pool_mean:.3f}; distance "
                 f"{pair.distance:.3f}, p = {pair.p_value:.2g}",
             )
-    if numbers.probe is not None:
-        yield _line("gold labels alone", f"{numbers.probe.accuracy:.1%}")
+    if numbers.comparison is not None:
+        yield _line("gold labels alone", f"{numbers.comparison.gold_only:.1%}")
+        if numbers.comparison.student is not None:
+            yield _line("linear student of both", f"{numbers.comparison.student:.1%}")
 
 
 def _trust(numbers: Numbers) -> Iterator[str]:

@@ -9,6 +9,7 @@ import numpy as np
 from noisyteacher.core.errors import InputError
 
 PARTS = 5  # one of so many is held out where one part must do
+LEAST_ROWS = 10  # gold rows that folds can be made of
 
 
 def make_folds(

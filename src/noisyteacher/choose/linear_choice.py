@@ -71,6 +71,13 @@ class LinearChoice(Choice):
     student: LinearFit
     own_parts: tuple[tuple[Part, ...], ...]  # of each candidate's blend of its own settings
     candidates: tuple[LinearCandidate, ...]
+    y: np.ndarray  # (rows,) true classes of the gold rows that judged
+    said_of_pool: np.ndarray  # (p,) classes that the student predicts for the first pool rows
+
+    @property
+    def gold_weight(self) -> float:
+        """The share of the blend that students of gold labels alone have."""
+        return sum(line.weight for line in self.lines if not line.uses_teacher)
 
 
 def choose_linear(
@@ -86,11 +93,15 @@ def choose_linear(
     candidates = list(linear_candidates() if candidates is None else candidates)
     evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress)
     parts = _without_crumbs(evidence.blend())
+    student = _refit(rows, candidates, parts, progress)
+    shown = np.flatnonzero(rows.y < 0)[:POOL_FOR_COMPARISON]
     return LinearChoice(
         **vars(compare_candidates(candidates, evidence, parts)),
-        student=_refit(rows, candidates, parts, progress),
+        student=student,
         own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
         candidates=tuple(candidates),
+        y=evidence.y,
+        said_of_pool=student.logits(rows.features[shown]).argmax(1),
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from noisyteacher.choose.decision import Estimate
-from noisyteacher.choose.linear_choice import FEW_ROWS
+from noisyteacher.choose.linear_choice import FEW_ROWS, LinearChoice
 
 _NAMES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
+ENOUGH_GOLD = 0.9  # a weight of gold labels alone from which they are called enough
 _SHARES_DIFFER = 0.1  # a class whose shares of gold rows and of predictions differ by more is named
 
 
@@ -24,7 +25,8 @@ def with_interval(found: Estimate) -> str:
 
 def points(found: Estimate) -> str:
     """Such as "+2.1 points (0.3 to 3.9)"."""
-    return f"{100 * found.value:+.1f} points ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    value, low, high = (round(100 * end, 1) + 0.0 for end in (found.value, found.low, found.high))
+    return f"{value:+.1f} points ({low:.1f} to {high:.1f})"
 
 
 def verdict(
@@ -56,7 +58,7 @@ def verdict(
             f"{rows} gold rows cannot tell whether the teacher's labels helped: {points(gain)} "
             "over gold labels alone."
         )
-    if gold_weight is not None and gold_weight >= 0.9:
+    if gold_weight is not None and gold_weight >= ENOUGH_GOLD:
         told.append(
             f"Gold labels alone carry {percent(gold_weight)} of the weight: they are enough here."
         )
@@ -65,6 +67,31 @@ def verdict(
         told.append(f"With {rows} gold rows the {what} is known to within {half:.0f} points only.")
     told.append("This holds for rows drawn like your gold rows.")
     return " ".join(told)
+
+
+def verdict_of(choice: LinearChoice, classes: Sequence[str]) -> str:
+    """The verdict on a choice between linear students, with a note on the shares of classes."""
+    told = verdict(
+        choice.score,
+        choice.gold_only,
+        choice.teacher,
+        choice.gain,
+        choice.rows,
+        metric=choice.metric,
+        gold_weight=choice.gold_weight,
+    )
+    note = shares_note(choice.y, choice.said_of_pool, classes) if len(choice.said_of_pool) else None
+    return told if note is None else f"{told} {note}"
+
+
+def gold_verdict(gold_only: Estimate, teacher: Estimate | None) -> str:
+    """What is known where no student of the teacher's labels could be trained."""
+    beside = "" if teacher is None else f"; the teacher's is {with_interval(teacher)}"
+    return (
+        f"The accuracy of linear students of gold labels alone on held-out gold rows is "
+        f"{with_interval(gold_only)}{beside}. Whether the teacher's labels would help was not "
+        "tested: that needs the inputs of the pool too."
+    )
 
 
 def shares_note(gold_y: np.ndarray, said: np.ndarray, classes: Sequence[str]) -> str | None:

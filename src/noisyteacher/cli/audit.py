@@ -23,6 +23,8 @@ from noisyteacher.cli.common import (
 from noisyteacher.core.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from noisyteacher.auditing import Gold
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 EPILOG = """
 **Example:** `noisyteacher audit labels --gold gold.csv`
 
-**Example:** `noisyteacher audit val-labels --pool pool-labels --gold gold.csv --inputs texts.csv`
+**Example:** `noisyteacher audit labels --gold gold.csv --inputs gold.csv --inputs pool.csv`
 """
 
 
@@ -77,11 +79,11 @@ def audit(
         ),
     ] = None,
     inputs: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="The texts, numbers or images of the gold examples, so that a model trained on "
-            "gold labels alone can be compared with the teacher: a file with an id column, or a "
-            "folder of images.",
+            help="The texts, numbers or images of the gold examples and, if you have them, of the "
+            "pool, so that students with and without the teacher's labels can be compared as "
+            "distill does: a file with an id column, or a folder of images. Can be repeated.",
             rich_help_panel=FILES,
         ),
     ] = None,
@@ -120,9 +122,9 @@ def audit(
 
     The audit reports how often the teacher is right and how well calibrated it is, where its labels
     can be trusted, whether the gold examples resemble the pool, and whether the teacher may have
-    been trained on them. It ends with a recommended method and the reasons for it, or with the
-    advice not to use these labels. With --inputs or --embeddings, it also compares the teacher with
-    a model trained on the gold labels alone.
+    been trained on them. It ends with a recommended method and the reasons for it. With --inputs or
+    --embeddings, it also compares linear students with and without the teacher's labels, and gives
+    the same verdict as `distill` on these files.
     """
     say_first(f"Auditing the labels in {store}.", quiet=json)
     import orjson
@@ -133,7 +135,7 @@ def audit(
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.pipeline import FileOptions
 
-    if embeddings and inputs is not None:
+    if embeddings and inputs:
         raise InputError("Use either --inputs or --embeddings, not both.")
     labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())
     read = partial(read_gold, labels=labels, id_column=id_column, label_column=label_column)
@@ -142,13 +144,21 @@ def audit(
     with warnings_as_lines(), status:
         val = _with_teacher_labels(read(gold), labels)
         known = None if trained_on is None else read(trained_on, needs_labels=False)
+        apart = None
+        if pool is not None:
+            apart = TeacherLabels.open(pool, extras=("embedding",) if embeddings else ())
+        given: dict[str, Any] = {}
+        if embeddings:
+            given = _embeddings(labels, val, known, apart)
+        elif inputs:
+            given = _inputs(labels, val, known, apart, inputs, options)
         result = run_audit(
             labels,
             _class_names(labels, val),
             val.ids,
-            pool=None if pool is None else TeacherLabels.open(pool, extras=()),
+            pool=apart,
             gold_ids=None if known is None else known.ids,
-            **_probe_inputs(labels, val, known, inputs, embeddings, options),
+            **given,
             lower_bound=lower_bound,
             replicates=replicates,
             seed=seed,
@@ -173,34 +183,73 @@ def _class_names(labels: TeacherLabels, gold: Gold) -> list[str]:
     return [] if gold.y is None else [labels.classes[c] for c in gold.y]
 
 
-def _probe_inputs(
-    labels: TeacherLabels,
-    val: Gold,
-    trained_on: Gold | None,
-    inputs: str | None,
-    embeddings: bool,
-    options: FileOptions,
+def _embeddings(
+    labels: TeacherLabels, val: Gold, trained_on: Gold | None, apart: TeacherLabels | None
 ) -> dict[str, Any]:
-    if embeddings:
-        # Not those of A: a teacher tells apart what it was trained on better than anything new.
-        return {"inputs": labels.take(val.ids).extras["embedding"]}
-    if inputs is None:
-        return {}
-    dataset = _load(inputs, options)
-    given = {"inputs": _rows(dataset, val.ids)}
-    if trained_on is not None and len(trained_on.known.ids):
-        known = trained_on.known
-        given |= {"gold_inputs": _rows(dataset, known.ids), "gold_y": _class_names(labels, known)}
+    # Not those of A: a teacher tells apart what it was trained on better than anything new.
+    given: dict[str, Any] = {"inputs": labels.take(val.ids).extras["embedding"]}
+    pool = labels if apart is None else apart
+    if "embedding" in pool.extras:
+        rest = _not_gold(pool.ids, val, trained_on)
+        given["pool_inputs"] = (rest, pool.take(rest).extras["embedding"])
     return given
 
 
-def _load(place: str, options: FileOptions) -> Dataset:
+def _inputs(
+    labels: TeacherLabels,
+    val: Gold,
+    trained_on: Gold | None,
+    apart: TeacherLabels | None,
+    places: Sequence[str],
+    options: FileOptions,
+) -> dict[str, Any]:
+    import numpy as np
+
+    from noisyteacher.data.dataset import positions_of, take_rows
+    from noisyteacher.io.ids import ids_like
+
+    sets: list[Dataset] = []
+    for place in places:
+        sets.append(_load(place, options, sets[0].features if sets else ()))
+    first, where = sets[0], f"the inputs {' and '.join(part.name for part in sets)}"
+    if any(part.kind != first.kind for part in sets):
+        kinds = ", ".join(f"{part.kind}s in {part.name}" for part in sets)
+        raise InputError(f"All inputs must be of one kind, not {kinds}.")
+    ids = np.concatenate([ids_like(part.ids, labels.ids, part.name) for part in sets])
+    rows: Any = [row for part in sets for row in part.inputs]
+    if not isinstance(first.inputs, list):
+        rows = np.concatenate([np.asarray(part.inputs) for part in sets])
+
+    def of(wanted: np.ndarray) -> Any:
+        return take_rows(rows, positions_of(ids, wanted, where))
+
+    rest = _not_gold(ids, val, trained_on)
+    rest = rest[(labels if apart is None else apart).has(rest)]
+    given = {"inputs": of(val.ids)}
+    if len(rest):
+        given["pool_inputs"] = (rest, of(rest))
+    if trained_on is not None and len(trained_on.known.ids):
+        known = trained_on.known
+        given |= {"gold_inputs": of(known.ids), "gold_y": _class_names(labels, known)}
+    return given
+
+
+def _not_gold(ids: np.ndarray, val: Gold, trained_on: Gold | None) -> np.ndarray:
+    import numpy as np
+
+    from noisyteacher.io.ids import IdLookup
+
+    gold = [val.ids] if trained_on is None else [val.ids, trained_on.ids]
+    return ids[np.all([IdLookup(part).find(ids) < 0 for part in gold], axis=0)]
+
+
+def _load(place: str, options: FileOptions, features: Sequence[str]) -> Dataset:
     """A file as `distill` reads it; a folder, or a name in the data folder, as `bench` does."""
     from noisyteacher.data import load_dataset
     from noisyteacher.pipeline import read_examples
 
     if Path(place).is_file():
-        return read_examples(place, options, labeled=False)
+        return read_examples(place, options, labeled=False, features=features)
     # Inputs may well come without labels.
     return load_dataset(
         place,
@@ -209,14 +258,3 @@ def _load(place: str, options: FileOptions) -> Dataset:
         label_column=options.label_column,
         labeled=False,
     )
-
-
-def _rows(dataset: Dataset, ids: np.ndarray) -> Any:
-    from noisyteacher.data.dataset import positions_of
-    from noisyteacher.io.ids import ids_like
-
-    where = f"the inputs {dataset.name}"
-    rows = positions_of(ids_like(dataset.ids, ids, where), ids, where)
-    if isinstance(dataset.inputs, list):
-        return [dataset.inputs[row] for row in rows]
-    return dataset.inputs[rows]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.errors import InputError
 from noisyteacher.data import Dataset, read_examples
 from noisyteacher.data.dataset import as_inputs
 from noisyteacher.io.classes import number_classes
@@ -25,6 +25,7 @@ from noisyteacher.labels.importers import (
     with_synonyms,
 )
 from noisyteacher.labels.importers.probability_files import kind_of_outputs
+from noisyteacher.labels.joining import join_labels
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]
@@ -125,24 +126,3 @@ def _ids_in_order(sets: Sequence[Dataset], count: int) -> np.ndarray:
     if len({part.ids.dtype.kind for part in sets}) > 1:
         return np.concatenate([part.ids.astype(np.str_) for part in sets])
     return np.concatenate([part.ids for part in sets])
-
-
-def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
-    """Labels of different examples under each other, bit for bit as they were."""
-    if not parts:
-        raise InputError("No teacher labels were given.")
-    first = parts[0]
-    for part in parts[1:]:
-        if part.classes != first.classes or part.k != first.k:
-            raise InputError(
-                f"Label stores to join must have the same classes, and as many stored of each row: "
-                f"top {first.k} of {first_few(first.classes, 10)}, and top {part.k} of "
-                f"{first_few(part.classes, 10)}."
-            )
-    if len({part.ids.dtype.kind for part in parts}) > 1:
-        raise InputError("Label stores to join must all have ids of text, or all of numbers.")
-    joined = first.followed_by(parts[1:])
-    values, counts = np.unique(joined.ids, return_counts=True)
-    if len(values) != len(joined):
-        raise InputError(f"Label stores share ids: {first_few(values[counts > 1].tolist())}.")
-    return joined

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from noisyteacher.choose.folds import LEAST_ROWS
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Dataset, Split
 from noisyteacher.data.dataset import Kind
@@ -23,7 +24,6 @@ from noisyteacher.pipeline.matching import (
     without_unlabeled,
 )
 
-LEAST_GOLD = 10  # gold rows with teacher labels that folds can be made of
 SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
 
 
@@ -186,10 +186,10 @@ def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dat
     gold = sets["gold"]
     if "V" in sets:
         sets["V"] = _only_labeled(sets["V"], labels, "V")
-    elif (found := int(_measurable(gold, labels).sum())) < LEAST_GOLD:
+    elif (found := int(_measurable(gold, labels).sum())) < LEAST_ROWS:
         raise InputError(
             f"{found} gold examples with teacher labels are too few to measure the teacher and "
-            f"judge students: at least {LEAST_GOLD} are needed."
+            f"judge students: at least {LEAST_ROWS} are needed."
         )
     nothing = rows(gold, np.empty(0, np.int64))
     return {"V": nothing, "S": nothing} | sets

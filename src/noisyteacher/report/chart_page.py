@@ -203,8 +203,9 @@ def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
         ("pool at the lower bound", _interval(trust["share_at_lower_bound"], ".1%")),
         ("worth in gold labels", _interval(trust["effective_labels"], ",.0f")),
     ]
-    if numbers["probe"] is not None:
-        found.append(("gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
+    compared = numbers.get("comparison")
+    if compared is not None:
+        found.append(("gold labels alone", _interval(compared["gold_only"], ".1%")))
     return found
 
 

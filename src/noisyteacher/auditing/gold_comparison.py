@@ -1,0 +1,202 @@
+"""What distilling would bring: linear students with and without the teacher, as distill compares.
+
+The rows, folds, candidates and sentences are those of ``distill`` on the same files, so both say
+the same. Without inputs of the pool only students of gold labels alone can be trained; then nothing
+is claimed about distilling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+
+from noisyteacher.auditing.bootstrap import Interval
+from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.evidence import DecisionRows
+from noisyteacher.choose.floor import FeatureMatrix, feature_matrix
+from noisyteacher.choose.folds import LEAST_ROWS, input_groups
+from noisyteacher.choose.linear_choice import DEFAULT_METHODS, choose_linear, linear_candidates
+from noisyteacher.choose.verdict import ENOUGH_GOLD, gold_verdict, verdict_of
+from noisyteacher.core.errors import InputError
+from noisyteacher.data import Tfidf
+from noisyteacher.data.dataset import Kind, take_rows
+from noisyteacher.data.input_format import fit_format
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.checks import as_array
+from noisyteacher.labels.joining import join_labels
+from noisyteacher.methods import GoldOnly
+
+_LARGEST_SIDE = 32  # pixels; larger images are averaged down for linear students
+
+Inputs: TypeAlias = np.ndarray | sp.csr_matrix | list[str]
+
+
+@dataclass(frozen=True)
+class GoldInputs:
+    """Inputs of V, of A with its classes, and of the pool; None where they were not given."""
+
+    val: Inputs
+    gold: Inputs | None
+    gold_y: np.ndarray
+    pool: Inputs | None
+    pool_ids: np.ndarray  # of the pool's inputs
+
+
+@dataclass(frozen=True)
+class GoldComparison:
+    """Linear students of gold labels alone, and of both, beside the teacher on the same rows."""
+
+    kind: Kind  # what the inputs are
+    rows: int  # gold rows that judge, each predicted by students not trained on it
+    learned_from: int  # gold rows, of V and A
+    gold_only: Interval
+    student: Interval | None  # with the teacher's labels; None without inputs of the pool
+    gain: Interval | None  # of the student over gold labels alone
+    gold_weight: float  # the share of the student that gold labels alone have
+    verdict: str
+
+    @property
+    def gold_is_enough(self) -> bool:
+        """Whether the teacher's labels add nothing, in the words of the verdict."""
+        if self.gain is None:
+            return False
+        return self.gain.high < 0 or self.gold_weight >= ENOUGH_GOLD
+
+
+def read_inputs(inputs: Any, rows: int, what: str) -> Inputs:
+    """Inputs as users give them: n texts, or numbers of shape (n, ...), dense or sparse."""
+    if _is_texts(inputs):
+        texts = [str(text) for text in inputs]
+        _check_rows(len(texts), rows, what)
+        return texts
+    if sp.issparse(inputs):
+        features = sp.csr_matrix(inputs, dtype=np.float32)
+        numbers = features.data
+    else:
+        given = as_array(inputs, what)
+        features = numbers = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+        if numbers.ndim < 2:
+            raise InputError(f"{what} must have shape (n, ...), but has {numbers.shape}.")
+    _check_rows(features.shape[0], rows, what)
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{what} must be finite numbers, but hold NaN or infinity.")
+    return features
+
+
+def _check_rows(found: int, wanted: int, what: str) -> None:
+    if found != wanted:
+        raise InputError(f"{what} must have {wanted} rows, one for each label, but has {found}.")
+
+
+def _is_texts(inputs: Any) -> bool:
+    if isinstance(inputs, np.ndarray):
+        return bool(inputs.dtype.kind == "U")
+    return isinstance(inputs, Sequence) and len(inputs) > 0 and isinstance(inputs[0], str)
+
+
+def compare_with_gold(
+    given: GoldInputs, val: TeacherLabels, y: np.ndarray, pool: TeacherLabels | None, seed: int
+) -> GoldComparison:
+    """Cross-fit linear students over the rows of V; rows of A are in every training part.
+
+    Args:
+        given: the inputs.
+        val: (v,) teacher labels of V, and ``y`` (v,) its true classes.
+        pool: teacher labels of the pool; rows without inputs take no part.
+    """
+    if len(y) < LEAST_ROWS:
+        raise InputError(
+            f"{len(y)} gold rows are too few to compare students on: inputs need at least "
+            f"{LEAST_ROWS}."
+        )
+    pool_inputs, pool_labels = _with_both(given, pool)
+    joined = _joined([part for part in (given.gold, given.val, pool_inputs) if part is not None])
+    known = len(given.gold_y)  # rows of A come first, and no teacher label of theirs is used
+    labels = val if pool_labels is None else join_labels([val, pool_labels])
+    truth = np.concatenate([given.gold_y, y, np.full(len(labels) - len(val), -1)])
+    ids = np.arange(len(truth))
+    judges = (ids >= known) & (truth >= 0)
+    rows = DecisionRows(
+        _features(joined),
+        ids,
+        truth,
+        judges,
+        judges,
+        replace(labels, ids=ids[known:]),
+        len(val.classes),
+        groups=None if sp.issparse(joined) else input_groups(joined),
+    )
+    taught = pool_labels is not None
+    methods = DEFAULT_METHODS if taught else (GoldOnly(),)
+    choice = choose_linear(rows, linear_candidates(methods), seed=seed)
+    return GoldComparison(
+        kind=_kind(given.val),
+        rows=choice.rows,
+        learned_from=int((truth >= 0).sum()),
+        gold_only=_interval(choice.gold_only),
+        student=_interval(choice.score) if taught else None,
+        gain=_interval(choice.gain) if taught else None,
+        gold_weight=choice.gold_weight,
+        verdict=verdict_of(choice, val.classes)
+        if taught
+        else gold_verdict(choice.gold_only, choice.teacher),
+    )
+
+
+def _interval(found: Estimate) -> Interval:
+    return Interval(float(found.value), float(found.low), float(found.high))
+
+
+def _with_both(
+    given: GoldInputs, pool: TeacherLabels | None
+) -> tuple[Inputs | None, TeacherLabels | None]:
+    """Inputs and teacher labels of the pool's rows that have both, in the order of the inputs."""
+    if given.pool is None or pool is None:
+        return None, None
+    both = np.flatnonzero(pool.has(given.pool_ids))
+    if not len(both):
+        return None, None
+    return take_rows(given.pool, both), pool.take(given.pool_ids[both])
+
+
+def _joined(parts: list[Inputs]) -> Inputs:
+    kinds = {_kind(part) for part in parts}
+    if len(kinds) > 1 or len({np.shape(part)[1:] for part in parts}) > 1:
+        raise InputError("the inputs of A, of V and of the pool must be of one kind and one shape.")
+    if kinds == {"text"}:
+        return [text for part in parts for text in part]
+    if any(sp.issparse(part) for part in parts):
+        return sp.csr_matrix(sp.vstack([sp.csr_matrix(part) for part in parts]))
+    return np.concatenate(parts)
+
+
+def _features(inputs: Inputs) -> FeatureMatrix:
+    """What linear students of distill read; pixels of images are the columns of a table."""
+    if sp.issparse(inputs):
+        return inputs
+    if isinstance(inputs, list):
+        made, tensors = fit_format("text", inputs, Tfidf())
+    else:
+        inputs = _pixels(inputs) if inputs.ndim == 4 else inputs
+        made, tensors = fit_format("table", inputs.reshape(len(inputs), -1))
+    return feature_matrix(made.views().plain(tensors), made.features)
+
+
+def _pixels(images: np.ndarray) -> np.ndarray:
+    """Means of squares of pixels, so that neither side is longer than ``_LARGEST_SIDE``."""
+    n, height, width, channels = images.shape
+    step = -(-max(height, width) // _LARGEST_SIDE)
+    images = images[:, : height - height % step, : width - width % step]
+    blocks = images.reshape(n, height // step, step, width // step, step, channels)
+    return np.asarray(blocks.mean((2, 4), dtype=np.float32))
+
+
+def _kind(inputs: Inputs) -> Kind:
+    if isinstance(inputs, list):
+        return "text"
+    return "image" if inputs.ndim == 4 else "table"
