@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -21,9 +22,12 @@ from sklearn.utils.estimator_checks import check_estimator
 from small_teacher import CLASSES, FEATURES, small_problem
 from torch import nn
 
+from noisyteacher import distill
+from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, Setting, solve_candidates
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.integrations.sklearn import SLaMClassifier
-from noisyteacher.methods import ConfidentPruning, SLaM, Vanilla, Weighted
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import ConfidentPruning, GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.models import MLP
 from noisyteacher.noise import TeacherNoise
 
@@ -49,7 +53,8 @@ WRAPPED: dict[str, Any] = {name: (value,) for name, value in POOL.items()} | {
 
 
 def quick(**settings: Any) -> SLaMClassifier:
-    return SLaMClassifier(**({"steps": 60, "learning_rate": 0.05, "random_state": 0} | settings))
+    usual = {"steps": 60, "learning_rate": 0.05, "random_state": 0, "folds": 2, "method": SLaM()}
+    return SLaMClassifier(**(usual | settings))
 
 
 @pytest.fixture
@@ -65,9 +70,8 @@ def test_scikit_learns_own_checks() -> None:
 def test_the_pool_makes_a_better_student_than_gold_alone() -> None:
     few = slice(0, 40)
     teacher = TEACHER | {"teacher_probs_gold": TEACHER["teacher_probs_gold"][few]}
-    settings = {"steps": 300, "learning_rate": 0.02}
-    gold_only = quick(**settings).fit(X[few], Y[few]).score(X_TEST, Y_TEST)
-    slam = quick(**settings).fit(X[few], Y[few], **teacher).score(X_TEST, Y_TEST)
+    gold_only = quick().fit(X[few], Y[few]).score(X_TEST, Y_TEST)
+    slam = quick(method=None).fit(X[few], Y[few], **teacher).score(X_TEST, Y_TEST)
     assert slam > gold_only + 0.02
 
 
@@ -79,7 +83,7 @@ def test_the_noise_model_is_fitted_on_gold_rows_without_nan() -> None:
     np.testing.assert_allclose(
         student.noise_.alpha_curve_.values_, wanted.alpha_curve_.values_, atol=1e-6
     )
-    assert quick(steps=2).fit(X, Y).noise_ is None
+    assert quick().fit(X, Y).noise_ is None
 
 
 def test_without_probabilities_on_gold_the_teacher_is_taken_at_its_word() -> None:
@@ -116,8 +120,11 @@ def test_classes_may_have_any_order_and_be_more_than_those_of_y() -> None:
     )
     without = Y != "dog"
     gold = TEACHER["teacher_probs_gold"][without]
-    more = quick(classes=NAMES).fit(X[without], Y[without], **POOL, teacher_probs_gold=gold)
-    assert more.predict_proba(X_TEST).shape == (len(X_TEST), CLASSES)
+    # A linear student is blended with one of gold labels alone, which never says "dog".
+    for student in ("linear", own_student):
+        more = quick(classes=NAMES, student=student)
+        more.fit(X[without], Y[without], **POOL, teacher_probs_gold=gold)
+        assert more.predict_proba(X_TEST).shape == (len(X_TEST), CLASSES)
     assert "dog" in more.predict(X_TEST)
 
 
@@ -152,6 +159,86 @@ def test_sparse_and_dense_rows_meet() -> None:
     )
 
 
+def texts_and_teacher() -> tuple[Any, np.ndarray, np.ndarray]:
+    """TF-IDF rows (CSR) of 200 texts of two classes, and a teacher that is right on most."""
+    words = {"good": ["fine", "great", "lovely"], "poor": ["bad", "awful", "dull"]}
+    rng = np.random.default_rng(0)
+    y = np.array(["good", "poor"])[rng.integers(0, 2, 200)]
+    rare = [f"word{i}" for i in range(60)]
+    texts = [" ".join([*rng.choice(words[name], 1), *rng.choice(rare, 5)]) for name in y]
+    sure = np.where(rng.random(200) < 0.9, 0.8, 0.2)
+    probs = np.where(y == "good", sure, 1 - sure)[:, None] * [1, -1] + [0, 1]
+    return TfidfVectorizer().fit_transform(texts), y, probs
+
+
+def test_sparse_and_dense_texts_make_the_same_student() -> None:
+    rows, y, probs = texts_and_teacher()
+    found = []
+    for x in (rows, rows.toarray(), sparse.coo_matrix(rows)):
+        x = x.tocsr() if sparse.issparse(x) else x
+        student = quick().fit(
+            x[:40], y[:40], X_pool=x[40:], teacher_probs=probs[40:], teacher_probs_gold=probs[:40]
+        )
+        found.append((student.predict_proba(rows), student.verdict_))
+    for again, verdict in found[1:]:
+        np.testing.assert_allclose(again, found[0][0], atol=1e-6)
+        assert verdict == found[0][1]
+
+
+def test_columns_are_taken_as_they_are() -> None:
+    """Without a teacher it is a blend of logistic regressions on X itself."""
+    only = LinearCandidate(GoldOnly(), (Setting(1.0),))
+    rows = DecisionRows(
+        X, np.arange(len(X)), SMALL.y[KNOWN], np.full(len(X), True), np.full(len(X), True), None, 4
+    )
+    found = solve_candidates(rows, [only])[0][0].logits(X_TEST)
+    wanted = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(X, Y)
+    np.testing.assert_allclose(found, wanted.decision_function(X_TEST), atol=1e-2)
+    student = quick().fit(X, Y)
+    scaled = quick().fit(100 * X, Y)
+    assert np.abs(student.coef_ - 100 * scaled.coef_).max() > 1e-2
+
+
+def test_the_verdict_is_that_of_distill() -> None:
+    """The same rows, folds and candidates as a linear table's, with columns already standard."""
+    x = StandardScaler().fit_transform(SMALL.x[: SMALL.pool.stop]).astype(np.float32)
+    known, pool = x[: len(X)], x[len(X) :]
+    given = POOL | {"X_pool": pool, "teacher_probs_gold": SMALL.probs[KNOWN]}
+    student = quick(folds=3).fit(known, Y, **given)
+    ids = np.arange(len(x))
+    labels = TeacherLabels.from_probs(ids, SMALL.probs[: len(x)], NAMES.tolist())
+    # The seed of the folds is drawn from random_state.
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    distilled = distill(
+        "linear",
+        gold=(ids[: len(X)], known, Y),
+        pool=(ids[len(X) :], pool),
+        labels=labels,
+        method=SLaM(),
+        folds=3,
+        seed=seed,
+    )
+    assert student.verdict_ == distilled.about["verdict"]
+    shown = StandardScaler().fit(SMALL.x[: SMALL.pool.stop]).transform(X_TEST).astype(np.float32)
+    np.testing.assert_allclose(
+        student.predict_proba(shown), distilled.predict_proba(shown), atol=1e-3
+    )
+
+
+def test_too_few_rows_that_measure_the_teacher_are_refused() -> None:
+    probs = TEACHER["teacher_probs_gold"].copy()
+    probs[24:] = np.nan
+    with pytest.raises(InputError, match="has 4 rows without NaN, too few"):
+        quick().fit(X, Y, **(TEACHER | {"teacher_probs_gold": probs}))
+
+
+def test_rows_the_teacher_may_have_seen_do_not_judge() -> None:
+    student = quick().fit(X, Y, **TEACHER)
+    right = np.mean(SMALL.probs[SMALL.val].argmax(1) == SMALL.y[SMALL.val])
+    assert f"the teacher {100 * right:.1f} %" in student.verdict_
+    assert 0 < student.out_of_fold_score_ < 1
+
+
 # -- pipelines and searches ---------------------------------------------------------------------
 
 
@@ -173,7 +260,7 @@ class Watched(SLaMClassifier):
 @pytest.fixture
 def watched() -> Watched:
     Watched.seen.clear()
-    return Watched(steps=5, random_state=0)
+    return Watched(method="Vanilla(hard=True)", folds=2, random_state=0)
 
 
 def asking(student: SLaMClassifier) -> SLaMClassifier:
@@ -200,7 +287,7 @@ def test_text_goes_through_tfidf_with_its_pool() -> None:
     texts = [" ".join([*rng.choice(words[name], 1), *rng.choice(["the", "plot"], 3)]) for name in y]
     sure = np.where(rng.random(200) < 0.9, 0.8, 0.2)
     probs = np.where(y == "good", sure, 1 - sure)[:, None] * [1, -1] + [0, 1]
-    student = asking(quick(steps=200))
+    student = asking(quick())
     pipe = Pipeline(
         [("words", TfidfVectorizer()), ("student", student)], transform_input=["X_pool"]
     )
@@ -297,7 +384,9 @@ def test_bad_pools_are_refused(changes: dict[str, Any], message: str) -> None:
         ({"student": nn.Linear(6, 3)}, r"shape \(2, 3\) .*it must be \(2, 4\)"),
         ({"student": 3}, "function .*not as 3"),
         ({"student": lambda features, classes: 3}, "torch module, not int"),
-        ({"steps": 0}, "steps must be at least 1"),
+        ({"steps": 0, "student": own_student}, "steps must be at least 1"),
+        ({"folds": 1}, "At least two folds"),
+        ({"metric": "f1"}, "metric must be one of"),
         ({"classes": ["ant", "bee", "cat"]}, "not in classes: 'dog'"),
         ({"classes": ["ant", "ant", "bee", "cat", "dog"]}, "differ"),
         ({"learning_rate": 1e30, "student": own_student}, "lower learning_rate"),

@@ -322,7 +322,7 @@ def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
 @pytest.mark.parametrize("val", [False, True])
 def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool) -> None:
     """The same sentence with the same numbers, and no advice against it."""
-    folder = write_reviews(tmp_path, gold=60, pool=100)
+    folder = write_reviews(tmp_path, gold=70, pool=60)
     files = ["--gold", folder / "gold.csv", "--pool", folder / "pool.csv"]
     audited = ["--gold", folder / "gold.csv"]
     if val:
@@ -340,8 +340,8 @@ def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool) -> None:
     assert found.exit_code == 0, (found.output, found.exception)
     config = orjson.loads((tmp_path / "run" / "student" / "config.json").read_bytes())
     compared = orjson.loads(found.stdout)["numbers"]["comparison"]
-    assert compared["rows"] == (40 if val else 60)
-    assert compared["learned_from"] == 60
+    assert compared["rows"] == (50 if val else 70)
+    assert compared["learned_from"] == 70
     assert compared["verdict"] == config["about"]["verdict"]
     blend = config["about"]["candidates"][-1]
     assert 100 * compared["student"]["value"] == pytest.approx(blend["accuracy"], abs=0.006)

@@ -129,7 +129,7 @@ def compare_with_gold(
         judges,
         replace(labels, ids=ids[known:]),
         len(val.classes),
-        groups=None if sp.issparse(joined) else input_groups(joined),
+        groups=input_groups(joined),
     )
     taught = pool_labels is not None
     methods = DEFAULT_METHODS if taught else (GoldOnly(),)

@@ -61,6 +61,7 @@ class DecisionRows:
     classes: int
     trains_judges: bool = True  # False: rows of a selection file, never trained on
     groups: np.ndarray | None = None  # (n,) rows with identical inputs share a number
+    measured_y: np.ndarray | None = None  # (n,) classes that measure the teacher; None is y
     has_label: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,16 +85,15 @@ class DecisionRows:
     def training_rows(self, held_out: np.ndarray, pool: np.ndarray) -> tuple[Rows, np.ndarray]:
         """The rows of students that may not see ``held_out`` (n,) rows, and their positions."""
         unseen = held_out if self.trains_judges else held_out | self.judges
-        kept = (self.y >= 0) & ~unseen
         if self.groups is not None:
-            kept &= ~np.isin(self.groups, self.groups[unseen])
-        positions = np.concatenate([np.flatnonzero(kept), pool])
-        measures = np.flatnonzero(self.measures & kept & self.has_label)
+            unseen = unseen | np.isin(self.groups, self.groups[unseen])
+        positions = np.concatenate([np.flatnonzero((self.y >= 0) & ~unseen), pool])
+        measures = np.flatnonzero(self.measures & ~unseen & self.has_label)
         rows = Rows(
             self.ids[positions],
             self.y[positions],
             self.ids[measures],
-            self.y[measures],
+            (self.y if self.measured_y is None else self.measured_y)[measures],
             self.classes,
         )
         return rows, positions

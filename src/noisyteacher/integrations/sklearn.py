@@ -12,12 +12,22 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import nn
 
+from noisyteacher.choose.evidence import DecisionRows
+from noisyteacher.choose.folds import LEAST_ROWS, input_groups
+from noisyteacher.choose.linear_choice import (
+    DEFAULT_METHODS,
+    FOLDS,
+    choose_linear,
+    linear_candidates,
+)
+from noisyteacher.choose.verdict import gold_verdict, verdict_of
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
@@ -25,9 +35,12 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
 from noisyteacher.models import BagLinear, CustomModel, Linear, ModelLike, ModelSpec, as_spec
 from noisyteacher.noise import TeacherNoise
+from noisyteacher.pipeline.preparation import can_be_solved
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
+from noisyteacher.train.solver import LinearFit
 
 PREDICT_ROWS = 4096
+_DENSE = 0.2  # share of numbers other than 0 above which rows are solved as dense ones
 EPOCHS = 10  # parts that the steps of a fit are divided into; methods may look back between them
 
 
@@ -39,27 +52,43 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     happen to have as many rows as X would be cut like X in cross-validation; tuples never are, and
     ``Pipeline(..., transform_input=["X_pool"])`` transforms what is inside them like X.
 
+    A linear student is the one that ``distill`` returns: students of several methods and strengths
+    are solved, cross-fitted on the gold rows and blended. Columns are taken as they are, so scale
+    them if their units differ. Networks, and linear students of methods that cannot be solved
+    (``Consistency``), are trained in steps, on standardized columns where X is dense.
+
     Args:
         student: "linear"; a torch module from (b, features) to logits, of which every fit trains a
             copy, or a function that makes one, without arguments or of the numbers of features
             and classes; or the settings of a model, or the class of such settings (``models.MLP``).
-        method: how to use the teacher's labels, also as text; None is ``SLaM()``.
+        method: how to use the teacher's labels, also as text; None blends the methods that
+            ``distill`` tries for a linear student, and is ``SLaM()`` for a network.
         classes: all classes, in the order of the teacher's columns; None takes those of y, sorted.
-        steps: number of optimiser steps (Adam, the rate falling along a cosine).
+        folds: parts of the gold rows that a linear student is judged on in turn.
+        metric: "accuracy" or "macro_f1", by which a linear student is judged.
+        steps: number of optimizer steps of a network (Adam, the rate falling along a cosine).
         batch_size: rows per step, gold and pool mixed; at most all rows.
         learning_rate, weight_decay: of Adam.
         gold_repeat: how often gold rows come up for each time that pool rows do.
-        random_state: seed of the student's start and of the order of rows.
-        device: where to train, as "cpu" or "cuda"; predictions are made on the CPU.
+        random_state: seed of the folds, of a network's start and of the order of rows.
+        device: where to train a network, as "cpu" or "cuda"; predictions are made on the CPU.
 
-    After ``fit``: ``classes_``, ``n_features_in_``, ``network_`` (the torch student), ``views_``
-    (how rows become its inputs) and ``noise_`` (the fitted ``TeacherNoise``, None without).
+    After ``fit``: ``classes_``, ``n_features_in_`` and ``noise_`` (the fitted ``TeacherNoise``,
+    None without). A linear student has ``coef_`` and ``intercept_`` (logits are
+    ``X @ coef_.T + intercept_``), ``out_of_fold_score_`` (its score on gold rows that it was not
+    trained on, corrected for the choice) and ``verdict_`` (that score beside the teacher's and that
+    of gold labels alone, in words). A network has ``network_`` and ``views_`` (how rows become its
+    inputs).
     """
 
     classes_: np.ndarray
+    noise_: TeacherNoise | None
+    coef_: np.ndarray  # (L, d)
+    intercept_: np.ndarray  # (L,)
+    out_of_fold_score_: float
+    verdict_: str
     network_: nn.Module
     views_: TableViews | BagViews
-    noise_: TeacherNoise | None
 
     def __init__(
         self,
@@ -67,6 +96,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         *,
         method: Method | str | None = None,
         classes: Sequence[Any] | None = None,
+        folds: int = FOLDS,
+        metric: str = "accuracy",
         steps: int = 1000,
         batch_size: int = 256,
         learning_rate: float = 0.01,
@@ -78,6 +109,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self.student = student
         self.method = method
         self.classes = classes
+        self.folds = folds
+        self.metric = metric
         self.steps = steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -142,6 +175,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         """(n, L) probabilities of ``classes_``."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
+        if hasattr(self, "coef_"):
+            return np.asarray(softmax(LinearFit(self.coef_, self.intercept_).logits(X), axis=1))
         if isinstance(self.views_, BagViews) != sparse.issparse(X):
             X = X.toarray() if sparse.issparse(X) else sparse.csr_matrix(X)
         blocks = [X[at : at + PREDICT_ROWS] for at in range(0, X.shape[0], PREDICT_ROWS)]
@@ -202,6 +237,11 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             seen = np.flatnonzero(~np.isnan(on_gold).any(1))
             if not len(seen):
                 raise InputError("teacher_probs_gold has no row without NaN.")
+            if self.student == "linear" and len(seen) < LEAST_ROWS:
+                raise InputError(
+                    f"teacher_probs_gold has {len(seen)} rows without NaN, too few to measure the "
+                    f"teacher and judge students: at least {LEAST_ROWS} are needed."
+                )
             stored, ids = np.concatenate([on_gold[seen], stored]), np.concatenate([seen, ids])
         return TeacherLabels.from_probs(ids, stored, [str(name) for name in self.classes_])
 
@@ -218,12 +258,19 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
 
     def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
         """Train the student on all rows (n + m, d)."""
-        method = GoldOnly() if labels is None else self._method()
-        if PRETRAINED in method.needs:
+        method = None if labels is None else self._method()
+        if method is not None and PRETRAINED in method.needs:
             raise InputError(
                 f"{method!r} needs a student pre-trained on gold, which this classifier has not; "
                 "train it with noisyteacher.train."
             )
+        vars(self).pop("coef_", None)
+        if self.student == "linear" and (method is None or can_be_solved(method)):
+            methods = (GoldOnly(),) if labels is None else DEFAULT_METHODS
+            if method is not None:
+                methods = (GoldOnly(), method)
+            return self._choose(X, rows, methods, seed, labels)
+        method = method or (GoldOnly() if labels is None else SLaM())
         self.views_ = BagViews(weak_drop=0.0) if sparse.issparse(X) else _standardising(X)
         model = self._model(sparse.issparse(X))
         prepared = fit_and_prepare(method, rows, labels)
@@ -240,10 +287,50 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self.noise_ = prepared.noise
         return self
 
-    def _method(self) -> Method:
-        method = SLaM() if self.method is None else self.method
-        method = parse(method) if isinstance(method, str) else method
-        if not isinstance(method, Method):
+    def _choose(
+        self,
+        X: Any,
+        rows: Rows,
+        methods: Sequence[Method],
+        seed: int,
+        labels: TeacherLabels | None,
+    ) -> Self:
+        """The linear student that cross-fitting makes of these methods."""
+        X = _compact(X)
+        gold, measured = rows.y >= 0, np.full(len(rows), -1)
+        measured[rows.val_ids] = rows.val_y
+        # Rows without a teacher label may have trained the teacher: they say nothing about it.
+        judges = gold & (measured >= 0) if (gold & (measured >= 0)).any() else gold
+        made = DecisionRows(
+            X,
+            rows.ids,
+            rows.y,
+            judges,
+            measured >= 0,
+            labels,
+            rows.classes,
+            groups=input_groups(X),
+            measured_y=measured,
+        )
+        choice = choose_linear(
+            made, linear_candidates(methods), folds=self.folds, metric=self.metric, seed=seed
+        )
+        self.coef_, self.intercept_ = choice.student.weight, choice.student.bias
+        self.out_of_fold_score_ = choice.score.value
+        self.verdict_ = (
+            gold_verdict(choice.gold_only, choice.teacher)
+            if labels is None
+            else verdict_of(choice, [str(name) for name in self.classes_])
+        )
+        self.noise_ = None
+        models = [noise for method in methods if (noise := method.noise()) is not None]
+        if labels is not None and models:
+            self.noise_ = models[0].fit(labels.take(rows.val_ids), rows.val_y)
+        return self
+
+    def _method(self) -> Method | None:
+        method = parse(self.method) if isinstance(self.method, str) else self.method
+        if method is not None and not isinstance(method, Method):
             raise InputError(
                 f"method must be one of noisyteacher.methods, such as SLaM(), not {method!r}."
             )
@@ -336,6 +423,16 @@ def _validation(labels: TeacherLabels, y: np.ndarray, seed: int) -> tuple[np.nda
 def _standardising(X: np.ndarray) -> TableViews:
     mean, std = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
     return TableViews(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+
+
+def _compact(X: Any) -> Any:
+    """Dense or CSR by what X holds, not by how it was given, so that both make one student."""
+    if sparse.issparse(X):
+        X = sparse.csr_matrix(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        return X.toarray() if X.nnz > _DENSE * np.prod(X.shape) else X
+    return X if np.count_nonzero(X) > _DENSE * X.size else sparse.csr_matrix(X)
 
 
 def _tensors(X: Any) -> Inputs:
