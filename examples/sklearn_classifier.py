@@ -1,4 +1,4 @@
-"""SLaM in scikit-learn: a pipeline whose pool is scaled like X, and a search over its settings.
+"""SLaM in scikit-learn: a pipeline whose pool is scaled like X, beside a tuned baseline.
 
     python examples/sklearn_classifier.py
 
@@ -9,34 +9,33 @@ import numpy as np
 import sklearn
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import GridSearchCV
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from noisyteacher.integrations.sklearn import SLaMClassifier
-from noisyteacher.methods import SLaM
 
 
 def main() -> None:
     sklearn.set_config(enable_metadata_routing=True)
     x, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
+    order = np.random.default_rng(1).permutation(len(x))
     x, y = x[order], y[order]
     gold, pool, test, elsewhere = (
-        slice(0, 100),
-        slice(100, 1100),
+        slice(0, 40),
+        slice(40, 1100),
         slice(1100, 1400),
         slice(1400, None),
     )
     teacher = RandomForestClassifier(50, max_depth=4, random_state=0)
     teacher.fit(x[elsewhere], y[elsewhere])
 
-    student = SLaMClassifier(steps=300, random_state=0).set_fit_request(
+    student = SLaMClassifier(random_state=0).set_fit_request(
         X_pool=True, teacher_probs=True, teacher_probs_gold=True
     )
     pipe = Pipeline([("scale", MinMaxScaler()), ("student", student)], transform_input=["X_pool"])
-    search = GridSearchCV(pipe, {"student__method": [SLaM(), SLaM(hard=True)]}, cv=3)
-    search.fit(
+    pipe.fit(
         x[gold],
         y[gold],
         X_pool=(x[pool],),  # a tuple of one: cross-validation never cuts it
@@ -44,10 +43,14 @@ def main() -> None:
         teacher_probs_gold=teacher.predict_proba(x[gold]),  # NaN in rows it was trained on, if any
     )
 
-    alone = SLaMClassifier(steps=300, random_state=0).fit(x[gold], y[gold])
+    # What the gold labels reach without a teacher: logistic regression, its strength tuned.
+    alone = Pipeline([("scale", MinMaxScaler()), ("model", LogisticRegression(max_iter=2000))])
+    search = GridSearchCV(alone, {"model__C": [0.1, 1, 10, 100, 1000]}, cv=KFold(5))
+    search.fit(x[gold], y[gold])
     print(f"teacher accuracy {teacher.score(x[test], y[test]):.3f}")
-    print(f"gold only accuracy {alone.score(x[test], y[test]):.3f}")
-    print(f"student accuracy {search.score(x[test], y[test]):.3f} with {search.best_params_}")
+    print(f"gold only accuracy {search.score(x[test], y[test]):.3f} (tuned logistic regression)")
+    print(f"student accuracy {pipe.score(x[test], y[test]):.3f}")
+    print(student.verdict_)
 
 
 if __name__ == "__main__":

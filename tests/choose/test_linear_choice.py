@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from scipy.special import softmax
 from sklearn.metrics import f1_score
 
@@ -67,8 +68,9 @@ def test_identical_inputs_share_a_fold() -> None:
 
 def test_groups_of_arrays_are_identical_rows() -> None:
     x = np.array([[1.0, 2], [3, 4], [1, 2]])
-    groups = input_groups(x)
-    assert groups[0] == groups[2] != groups[1]
+    for rows in (x, csr_matrix(x)):
+        groups = input_groups(rows)
+        assert groups[0] == groups[2] != groups[1]
 
 
 def test_folds_are_a_function_of_the_seed() -> None:

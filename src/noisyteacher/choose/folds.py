@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -43,12 +44,12 @@ def hold_out(y: np.ndarray, *, groups: np.ndarray | None = None, seed: int = 0) 
     return np.where(make_folds(y, PARTS, groups=groups, seed=seed) == 0, 0, -1)
 
 
-def input_groups(inputs: np.ndarray | csr_matrix | Sequence[str]) -> np.ndarray:
+def input_groups(inputs: np.ndarray | csr_matrix | Sequence[str | bytes]) -> np.ndarray:
     """(n,) group numbers: rows with identical inputs share one; CSR rows without stored zeros."""
     if issparse(inputs):
-        inputs = inputs.sorted_indices()
-        cuts = zip(inputs.indptr, inputs.indptr[1:], strict=False)
-        inputs = [inputs.indices[a:b].tobytes() + inputs.data[a:b].tobytes() for a, b in cuts]
+        rows: Any = csr_matrix(inputs).sorted_indices()
+        cuts = zip(rows.indptr, rows.indptr[1:], strict=False)
+        inputs = [rows.indices[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in cuts]
     if isinstance(inputs, np.ndarray) and inputs.ndim > 1:
         flat = np.ascontiguousarray(inputs.reshape(len(inputs), -1))
         keys = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()

@@ -264,7 +264,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
                 f"{method!r} needs a student pre-trained on gold, which this classifier has not; "
                 "train it with noisyteacher.train."
             )
-        vars(self).pop("coef_", None)
+        if hasattr(self, "coef_"):
+            del self.coef_  # of an earlier fit
         if self.student == "linear" and (method is None or can_be_solved(method)):
             methods = (GoldOnly(),) if labels is None else DEFAULT_METHODS
             if method is not None:
