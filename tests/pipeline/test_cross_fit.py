@@ -297,7 +297,7 @@ def test_predictions_in_other_formats(
     assert [(row["id"], row["class"]) for row in rows] == [("x1", "good"), ("x2", "bad")]
     again = run("predict", finished[1] / "student", texts, "--out", out)
     assert isinstance(again.exception, InputError)
-    assert "--overwrite would replace it" in str(again.exception)
+    assert "add --overwrite to replace it" in str(again.exception)
 
 
 def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:

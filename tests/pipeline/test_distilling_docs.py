@@ -69,4 +69,4 @@ def test_the_command_names_the_students_that_there_are() -> None:
     alone = typer.Typer()
     alone.command()(distill)
     student = next(p for p in typer.main.get_command(alone).params if p.name == "student")
-    assert getattr(student, "help", None) == f"{HELP}."
+    assert getattr(student, "help", None) == f"The model to train. {HELP}"

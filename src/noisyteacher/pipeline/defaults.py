@@ -31,10 +31,10 @@ from noisyteacher.train import Adam, Cosine, Steps, TrainConfig
 AUTO = "auto"
 EMBEDDINGS = "embeddings"
 HELP = (
-    "auto; linear or mlp (text, tables); embeddings, with an encoder (text); resnet20, "
-    "resnet56, ... (images), resnet18 or resnet50 (photographs), mobilenet; for text, a Hugging "
-    "Face encoder's name or folder; or package.module:name, a network of your own, which is "
-    "imported and run"
+    "For texts: linear, mlp, embeddings (with --encoder), or the name or folder of a Hugging Face "
+    "encoder. For tables: linear or mlp. For images: resnet20, resnet56, mobilenet; resnet18 or "
+    "resnet50 for photographs. For a network of your own: package.module:name, which is imported "
+    "and run."
 )
 _IMAGE_STUDENT = re.compile(r"resnet\d+|mobilenet")
 # An epoch has at least so many steps; a student, more than two epochs of it, at most so many.
@@ -130,7 +130,7 @@ def _image_student(student: str, inputs: InputFormat, classes: int) -> ModelSpec
     if student == "mobilenet":
         return MobileNet(classes=classes)
     if _IMAGE_STUDENT.fullmatch(student) is None:
-        raise InputError(f"There is no student {student!r} for images; choose from: {HELP}.")
+        raise InputError(f"There is no student {student!r} for images. {HELP}")
     depth = int(student.removeprefix("resnet"))
     if depth in _IMAGENET_DEPTHS:
         return ResNetImageNet(depth, classes)
