@@ -1,0 +1,247 @@
+"""Tables and the figure of the decision benchmark, made from its rows.
+
+    python benchmarks/decision_tables.py results/decisions
+
+writes ``README.md`` and ``accuracy.svg`` (and ``.png``) beside the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from decisions import ALTERNATIVES, GOLD_SIZES, key, read_rows
+
+Rows = list[dict[str, Any]]
+NAMES = {
+    "teacher": "the teacher",
+    "gold": "logistic regression on gold labels",
+    "hard labels": "logistic regression on teacher labels",
+    "both": "logistic regression on both",
+    "CleanLearning": "cleanlab's CleanLearning on both",
+    "self-training": "scikit-learn's self-training, no teacher",
+    "ours": "noisyteacher",
+}
+SINGLE = ("GoldOnly()", "Vanilla(hard=True)", "TaylorCE(2)", "SLaM()", "SelfTraining()")
+INTRODUCTION = """# Which student `distill` returns, and what it says about it
+
+Made by `python benchmarks/decisions.py --data DIR` and `python benchmarks/decision_tables.py
+results/decisions` from the rows in this folder. Every cell is one decision: a data set, a teacher,
+a number of gold rows and a seed. Texts are read by a frozen sentence encoder (all-MiniLM-L6-v2, 384
+numbers per text), and every student is linear on the same features. Gold, pool (at most 5 000) and
+test rows (at least 2 000 where the set has them) are drawn from all rows of a set; no teacher
+learned from any of them. The teachers: zero-shot sentence similarity, naive Bayes trained on about
+100 other rows, a list of keywords, and one that is right on about 70 % of the rows and favors a
+class when it is wrong.
+"""
+
+
+def join_rows(folder: Path, suffix: str = "") -> Rows:
+    """Rows of cells that have both ours and the alternatives."""
+    others = {key(r): r["alternatives"] for r in read_rows(folder / f"alternatives{suffix}.jsonl")}
+    ours = read_rows(folder / f"rows{suffix}.jsonl")
+    return [row | {"alternatives": others[key(row)]} for row in ours if key(row) in others]
+
+
+def accuracy(row: dict[str, Any], name: str) -> float:
+    if name == "ours":
+        return float(row["accuracy"])
+    if name == "teacher":
+        return float(row["teacher_accuracy"])
+    return float(row["alternatives"].get(name, np.nan))
+
+
+def regret(row: dict[str, Any]) -> float:
+    """How far the returned student is behind the best single student in hindsight."""
+    alone = [row["candidates"][name] for name in SINGLE if name in row["candidates"]]
+    return float(max([*alone, *row["alternatives"].values()]) - row["accuracy"])
+
+
+def candidate_regret(row: dict[str, Any]) -> float:
+    """The same against the five candidates that are fixed beforehand."""
+    return float(max(row["candidates"][n] for n in SINGLE) - row["accuracy"])
+
+
+def behind(row: dict[str, Any]) -> float:
+    """How far the returned student is behind the best alternative in hindsight."""
+    return float(max(row["alternatives"].values()) - row["accuracy"])
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = "|" + "---|" * len(head)
+    return "\n".join(["| " + " | ".join(line) + " |" for line in (head, *lines)]).replace(
+        "|\n", f"|\n{rule}\n", 1
+    )
+
+
+def with_interval(values: np.ndarray) -> str:
+    values = values[np.isfinite(values)]
+    half = 1.96 * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{values.mean():+.1f} ± {half:.1f}"
+
+
+def columns(rows: Rows, line: Callable[[Rows], str]) -> list[str]:
+    sizes = [[row for row in rows if row["gold"] == size] for size in GOLD_SIZES]
+    return [line(part) if part else "" for part in sizes]
+
+
+def accuracy_table(rows: Rows) -> str:
+    head = ["mean test accuracy, %", *(f"{size} gold rows" for size in GOLD_SIZES)]
+    lines = [["cells", *columns(rows, lambda part: str(len(part)))]]
+    for name, text in NAMES.items():
+        mean = columns(
+            rows, lambda part, name=name: f"{np.nanmean([accuracy(r, name) for r in part]):.1f}"
+        )
+        bold = "**" if name == "ours" else ""
+        lines.append([f"{bold}{text}{bold}", *(f"{bold}{m}{bold}" if m else "" for m in mean)])
+    return table(head, lines)
+
+
+def lead_table(rows: Rows) -> str:
+    head = ["noisyteacher minus", *(f"{size} gold rows" for size in GOLD_SIZES)]
+    lines = [
+        [
+            NAMES[name],
+            *columns(
+                rows,
+                lambda part, name=name: with_interval(
+                    np.array([accuracy(r, "ours") - accuracy(r, name) for r in part])
+                ),
+            ),
+        ]
+        for name in ("teacher", *ALTERNATIVES)
+    ]
+    return table(head, lines)
+
+
+def honesty_table(rows: Rows) -> str:
+    def covered(part: Rows) -> str:
+        inside = [r["stated"][1] <= r["accuracy"] <= r["stated"][2] for r in part]
+        return f"{100 * np.mean(inside):.0f} %"
+
+    def close(part: Rows) -> str:
+        return f"{100 * np.mean([behind(r) <= 0.5 for r in part]):.0f} %"
+
+    def stated(part: Rows) -> str:
+        return f"{np.mean([r['stated'][0] - r['accuracy'] for r in part]):+.1f}"
+
+    lines = [
+        ["mean regret against the best candidate", lambda p: f"{mean(p, candidate_regret):+.2f}"],
+        ["mean regret, alternatives included", lambda p: f"{mean(p, regret):+.2f}"],
+        ["within 0.5 points of the best alternative", close],
+        ["stated minus test accuracy", stated],
+        ["intervals that contain the test accuracy", covered],
+        ["seconds, one core", lambda p: f"{np.mean([r['seconds'] for r in p]):.1f}"],
+    ]
+    head = ["", *(f"{size} gold rows" for size in GOLD_SIZES)]
+    return table(head, [[text, *columns(rows, line)] for text, line in lines])
+
+
+def mean(part: Rows, of: Callable[[dict[str, Any]], float]) -> float:
+    return float(np.mean([of(row) for row in part]))
+
+
+def set_table(rows: Rows) -> str:
+    head = ["data set (classes)", "teacher", "cells", *(NAMES[n] for n in (*ALTERNATIVES, "ours"))]
+    lines = []
+    for dataset in dict.fromkeys(sorted(row["dataset"] for row in rows)):
+        for teacher in dict.fromkeys(sorted(row["teacher"] for row in rows)):
+            part = [r for r in rows if r["dataset"] == dataset and r["teacher"] == teacher]
+            if part:
+                found = [
+                    np.nanmean([accuracy(r, n) for r in part]) for n in (*ALTERNATIVES, "ours")
+                ]
+                best = np.nanmax(found)
+                lines.append(
+                    [
+                        f"{dataset} ({part[0]['classes']})",
+                        f"{teacher}, {mean(part, lambda r: r['teacher_accuracy']):.1f}",
+                        str(len(part)),
+                        *(f"**{v:.1f}**" if v == best else f"{v:.1f}" for v in found),
+                    ]
+                )
+    return table(head, lines)
+
+
+def draw(rows: Rows, path: Path) -> None:
+    """Mean accuracy against gold rows, over the sets that have cells at every size."""
+    whole = {row["dataset"] for row in rows if row["gold"] == GOLD_SIZES[-1]}
+    rows = [row for row in rows if row["dataset"] in whole]
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    styles = {
+        "teacher": ("0.5", ":", ""),
+        "gold": ("#1b6ca8", "-", "o"),
+        "both": ("#b0722b", "-", "^"),
+    }
+    styles |= {"CleanLearning": ("#7a5195", "-", "s"), "self-training": ("#2f855a", "-", "D")}
+    styles |= {"hard labels": ("#c05621", "--", "v"), "ours": ("#c2185b", "-", "o")}
+    for name, (color, line, marker) in styles.items():
+        y = [
+            np.nanmean([accuracy(r, name) for r in rows if r["gold"] == size])
+            for size in GOLD_SIZES
+        ]
+        width = 2.6 if name == "ours" else 1.4
+        axes.plot(
+            GOLD_SIZES, y, line, color=color, marker=marker, lw=width, ms=5, label=NAMES[name]
+        )
+    axes.set_xscale("log")
+    axes.set_xticks(GOLD_SIZES, [f"{size:,}".replace(",", " ") for size in GOLD_SIZES])
+    axes.minorticks_off()
+    axes.set_xlabel("gold rows")
+    axes.set_ylabel("mean test accuracy, %")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8, frameon=False)
+    for ending in ("svg", "png"):
+        figure.savefig(
+            path.with_suffix(f".{ending}"),
+            dpi=150,
+            metadata={"Date": None} if ending == "svg" else None,
+        )
+
+
+def render(folder: Path) -> str:
+    rows = join_rows(folder)
+    seeds = len({row["seed"] for row in rows})
+    text = [INTRODUCTION]
+    text.append(f"{len(rows)} cells, {seeds} seeds. Intervals are 95 % over cells.\n")
+    text.append(accuracy_table(rows) + "\n")
+    text.append("![Accuracy against gold rows](accuracy.svg)\n")
+    text.append("The figure leaves out the sets that are too small for 1 000 gold rows.\n")
+    text.append("## Paired differences\n\n" + lead_table(rows) + "\n")
+    text.append(
+        "## The decision itself\n\n"
+        "Regret is the accuracy of the best single student in hindsight minus that of the returned "
+        "one; below zero, the blend is better than every single student. The candidates are gold "
+        "only, hard labels, Taylor-CE, SLaM and self-training, each at the strength of the lowest "
+        "out-of-fold log-loss.\n\n" + honesty_table(rows) + "\n"
+    )
+    text.append(
+        "## By data set and teacher\n\nMeans over gold sizes and seeds.\n\n" + set_table(rows)
+    )
+    official = join_rows(folder, "-official")
+    if official:
+        text.append(
+            "\n## Official test rows\n\n"
+            "The same with gold rows and pool from the training part and the data set's own test "
+            "rows. TREC's and irony's are drawn differently from their training rows, and no rule "
+            "can know.\n\n" + accuracy_table(official) + "\n\n" + honesty_table(official)
+        )
+    return "\n".join(text) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    (folder / "README.md").write_text(render(folder))
+    draw(join_rows(folder), folder / "accuracy")
+
+
+if __name__ == "__main__":
+    main()
