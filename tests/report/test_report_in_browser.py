@@ -72,7 +72,7 @@ def test_charts_are_drawn_without_a_word_or_a_request(visit: Visit, address: str
 
 
 def test_pointing_at_a_dot_shows_its_value(visit: Visit) -> None:
-    dot = visit.page.locator("#chart-2-1 .mark-symbol.role-mark path").last
+    dot = visit.page.locator("#chart-1-1 .mark-symbol.role-mark path").last
     dot.scroll_into_view_if_needed()
     dot.hover(force=True)
     tooltip = visit.page.locator("#vg-tooltip-element.visible")
@@ -82,7 +82,7 @@ def test_pointing_at_a_dot_shows_its_value(visit: Visit) -> None:
 
 
 def test_a_class_called_script_stays_text(visit: Visit) -> None:
-    square = visit.page.locator("#chart-6-1 .mark-rect.role-mark path").first
+    square = visit.page.locator("#chart-5-1 .mark-rect.role-mark path").first
     square.scroll_into_view_if_needed()
     square.hover(force=True)
     tooltip = visit.page.locator("#vg-tooltip-element.visible")
@@ -94,12 +94,12 @@ def test_a_class_called_script_stays_text(visit: Visit) -> None:
 
 
 def axis_labels(visit: Visit) -> list[str]:
-    found: list[str] = visit.page.locator("#chart-3-1 .role-axis-label text").all_text_contents()
+    found: list[str] = visit.page.locator("#chart-4-1 .role-axis-label text").all_text_contents()
     return found
 
 
 def test_ctrl_and_wheel_zoom_while_the_wheel_alone_scrolls(visit: Visit) -> None:
-    chart = visit.page.locator("#chart-3-1 svg")
+    chart = visit.page.locator("#chart-4-1 svg")
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
     visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
@@ -115,10 +115,38 @@ def test_ctrl_and_wheel_zoom_while_the_wheel_alone_scrolls(visit: Visit) -> None
     visit.page.mouse.wheel(0, -300)
     visit.page.keyboard.up("Control")
     visit.page.wait_for_function(
-        "before => [...document.querySelectorAll('#chart-3-1 .role-axis-label text')]"
+        "before => [...document.querySelectorAll('#chart-4-1 .role-axis-label text')]"
         ".map(e => e.textContent).join() !== before.join()",
         arg=before,
     )
+
+
+def test_a_crosshair_tells_all_methods_at_one_epoch(visit: Visit) -> None:
+    chart = visit.page.locator("#chart-4-1 svg")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    visit.page.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + 90)
+    tooltip = visit.page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    for name in ("epoch", "gold labels only", "vanilla distillation", "SLaM"):
+        assert name in tooltip.inner_text()
+
+
+def test_a_click_on_a_columns_name_sorts_the_table(visit: Visit) -> None:
+    table = visit.page.locator("#comparison table").first
+
+    def names() -> list[str]:
+        return [text.split(" best")[0] for text in table.locator("tbody th").all_inner_texts()]
+
+    assert names() == ["gold labels only", "vanilla distillation", "SLaM"]
+    head = table.get_by_role("button", name="last epoch")
+    head.click()
+    assert names() == ["SLaM", "vanilla distillation", "gold labels only"]
+    assert table.locator("th[aria-sort=descending]").inner_text().startswith("last epoch")
+    head.click()
+    assert names() == ["gold labels only", "vanilla distillation", "SLaM"]
+    assert table.locator("tr.best").inner_text().startswith("SLaM")
 
 
 def test_the_search_filters_disagreements(visit: Visit) -> None:
@@ -143,8 +171,8 @@ def colours(page: Any) -> dict[str, str]:
           return {
             paper: of("body", "backgroundColor"),
             text: of("body", "color"),
-            axis: of("#chart-2-1 .role-axis-label text", "fill"),
-            dot: of("#chart-2-1 .mark-symbol.role-mark path", "fill"),
+            axis: of("#chart-1-1 .role-axis-label text", "fill"),
+            dot: of("#chart-1-1 .mark-symbol.role-mark path", "fill"),
           };
         }"""
     )
@@ -196,7 +224,7 @@ def test_folds_and_choices_work_and_axe_finds_nothing(
     page.goto(write_run_page(run).as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
     page.wait_for_function(UNDRAWN)
-    line = page.locator("#chart-3-1 .mark-line path").first
+    line = page.locator("#chart-6-1 .mark-line path").first
     before = line.get_attribute("d")
     page.get_by_label("Gold labels in A:").first.select_option("30")
     playwright.expect(line).not_to_have_attribute("d", before)
@@ -205,7 +233,7 @@ def test_folds_and_choices_work_and_axe_finds_nothing(
     page.close()
 
 
-def test_a_watched_page_refreshes_by_itself(browser: Any, tmp_path: Path) -> None:
+def test_a_watched_page_updates_in_place(browser: Any, tmp_path: Path) -> None:
     from noisyteacher.report.watch import PageServer
 
     write_rows(tmp_path, [row("Vanilla()")])
@@ -215,9 +243,11 @@ def test_a_watched_page_refreshes_by_itself(browser: Any, tmp_path: Path) -> Non
         try:
             visit = Visit(browser, server.address)
             visit.page.wait_for_timeout(300)
+            visit.page.evaluate("window.kept = 1")
             write_rows(tmp_path, [row("Vanilla()"), row("SLaM()")])
-            visit.page.locator("td, th", has_text="SLaM()").first.wait_for(timeout=30_000)
+            visit.page.locator("#comparison th", has_text="SLaM").first.wait_for(timeout=30_000)
             visit.page.wait_for_function(UNDRAWN)
+            assert visit.page.evaluate("window.kept") == 1, "the page was loaded again"
             assert visit.said == []
             assert all(one.startswith(server.address) for one in visit.asked if one[:5] != "data:")
         finally:

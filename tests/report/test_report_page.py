@@ -17,13 +17,16 @@ from report_runs import EVIL, METHODS, make_audit, row, write_rows, write_run
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.report import page as page_module
-from noisyteacher.report import render_page, write_run_page
+from noisyteacher.report import write_audit_page, write_run_page
+from noisyteacher.report.openings import make_opening
 from noisyteacher.report.page_source import read_source
+from noisyteacher.report.parts import short_name, short_names
+from noisyteacher.report.sections import make_page
 from noisyteacher.runs import record_command
 from noisyteacher.runs.comparison import Comparison, Predictions, find_examples
 
 needs_extra = pytest.mark.skipif(
-    not page_module.has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
+    not page_module.has_extra(), reason="charts need the extra [report]: altair, vl-convert"
 )
 
 
@@ -36,11 +39,12 @@ class Reader(HTMLParser):
         self.text, self.inside = "", ""
         self.scripts: list[str] = []
         self.headings: list[str] = []
+        self.heading, self.verdict = "", ""
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        self.inside = tag
+        self.inside = "verdict" if dict(attrs).get("class") == "verdict" else tag
         if tag == "script":
             self.scripts.append("")
         if tag == "h2":
@@ -56,6 +60,10 @@ class Reader(HTMLParser):
             self.headings[-1] += data
         elif self.inside != "style":
             self.text += data
+        if self.inside == "h1":
+            self.heading += data
+        if self.inside == "verdict":
+            self.verdict += data
 
 
 @pytest.fixture(scope="module")
@@ -71,18 +79,19 @@ def page(run: Path) -> Reader:
 @needs_extra
 def test_it_shows_all_that_the_run_left(page: Reader) -> None:
     assert page.headings == [
-        "What was done",
-        "Results",
+        "Comparison",
+        "Teacher quality, 30 gold labels",
+        "Teacher quality, 30 gold labels by class",
+        "Teacher quality, 60 gold labels",
+        "Teacher quality, 60 gold labels by class",
         "Training",
-        "The teacher of 30 gold labels",
-        "The teacher of 30 gold labels, class by class",
-        "The teacher of 60 gold labels",
-        "The teacher of 60 gold labels, class by class",
-        "Mistakes",
-        "Where teacher and student disagree",
+        "Confusion matrices",
+        "Disagreements",
+        "Provenance",
     ]
     for method in METHODS:
-        assert method in page.text
+        assert short_name(method) in page.text
+        assert any(a.get("title") == method for _, a in page.tags)
     assert "70.80 ± 0.71" in page.text  # SLaM at 30: 70.3 and 71.3
     assert f"noisyteacher bench {EVIL}" in page.text
     assert f"A note about {EVIL}" in page.text
@@ -124,17 +133,18 @@ def test_every_chart_has_words_and_numbers(page: Reader) -> None:
 
 
 @needs_extra
-def test_parts_without_data_are_left_out(tmp_path: Path) -> None:
+def test_parts_without_data_are_left_out(tmp_path: Path, monkeypatch) -> None:
     write_rows(tmp_path, [row("SLaM()", curve=[])])
     found = Reader(write_run_page(tmp_path).read_text())
-    assert found.headings == ["What was done", "Results"]
+    assert found.headings == ["Comparison", "Provenance"]
     assert not any("search" in (a.get("type") or "") for _, a in found.tags)
     (tmp_path / "pictures").mkdir()
     Image.new("L", (2, 2)).save(tmp_path / "pictures" / "alpha-30.png")
+    monkeypatch.setattr(page_module, "has_extra", lambda: False)
     found = Reader(write_run_page(tmp_path).read_text())
-    assert found.headings == ["What was done", "Results", "Pictures"]
+    assert found.headings == ["Comparison", "Pictures", "Provenance"]
     shown = [a["alt"] for tag, a in found.tags if tag == "img"]
-    assert shown == ["α(x): how likely the teacher's label is right, 30 gold labels"]
+    assert shown == ["α(x): the chance that a teacher label is right, 30 gold labels"]
 
 
 @needs_extra
@@ -163,8 +173,16 @@ def test_an_audit_has_a_page_of_its_own(tmp_path: Path) -> None:
     page = write_run_page(tmp_path / "audit.json")
     assert page == tmp_path / "audit.html"
     found = Reader(page.read_text())
-    assert found.headings == ["What was done", "The teacher", "The teacher, class by class"]
-    assert "The audit recommends" in found.text
+    assert found.headings == ["Teacher quality", "Teacher quality by class"]
+    numbers = make_audit()["numbers"]
+    right = numbers["quality"]["accuracy"]
+    told = [f"{100 * right[end]:.1f}" for end in ("value", "low", "high")]
+    assert found.verdict == (
+        f"The teacher is right on {told[0]} % ({told[1]} to {told[2]}) of 120 gold rows; the audit "
+        "recommends Consistency(inner=SLaM())."
+    )
+    assert found.heading == EVIL
+    assert write_audit_page(make_audit(), tmp_path / "b.html").read_text() == page.read_text()
 
 
 @needs_extra
@@ -188,17 +206,79 @@ def test_a_distillation_tells_its_verdict(tmp_path: Path) -> None:
     assert f"{EVIL} is kept." in found.text
     assert "71.50" in found.text
     assert "best test epoch" not in found.text
-    assert "The teacher" in found.headings
+    assert "Teacher quality" in found.headings
+    assert found.verdict == f"{EVIL} is kept."
 
 
-def test_without_the_extra_there_is_a_plain_page(run: Path, tmp_path: Path, monkeypatch) -> None:
+def test_the_page_of_a_cross_fit_opens_with_its_headline_and_three_figures(tmp_path: Path) -> None:
+    write_rows(tmp_path, [row("GoldOnly()"), row("SLaM(hard=True)")])
+    about = {
+        "headline": f"The labels of {EVIL} were worth it.",
+        "figures": {
+            "teacher": [70.0, 61.5, 77.25],
+            "gold_only": [72.5, 60.0, 80.0],
+            "student": [81.2, 70.0, 90.0],
+            "gain": [8.7, 1.0, 16.0],
+        },
+        "verdict": f"81.2, 72.5, 70.0. The labels of {EVIL} were worth it. So far.",
+        "metric": "accuracy",
+        "table": {
+            "title": "100 gold rows",
+            "header": ["student", "accuracy, %", "95 % interval"],
+            "rows": [
+                ["the teacher", "99.0", "61.5 to 77.2"],
+                ["GoldOnly()", "72.5", "60.0 to 80.0"],
+                ["SLaM(hard=True)", "82.0", "71.0 to 91.0"],
+                ["the returned blend", "81.2", "70.0 to 90.0"],
+            ],
+        },
+    }
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "config.json").write_bytes(orjson.dumps({"about": about}))
+    found = read_source(tmp_path)
+    opening = make_opening(found)
+    assert opening.headline == about["headline"]
+    assert [(f.name, f.value, f.interval) for f in opening.figures] == [
+        ("Teacher", 70.0, "61.5 to 77.2"),
+        ("Best from gold labels alone", 72.5, "60.0 to 80.0"),
+        ("Student", 81.2, "70.0 to 90.0"),
+    ]
+    assert opening.texts == ["So far."]
+    (table,) = make_page(found, charts=False).sections[0].tables
+    assert [name for name, *_ in table.rows] == [
+        "the teacher",
+        "gold labels only",
+        "SLaM, hard labels",
+        "the returned blend",
+    ]
+    assert table.best == 2  # the best student, though the teacher has more
+    assert Reader(write_run_page(tmp_path).read_text()).verdict == about["headline"]
+
+
+def test_short_names_are_never_shared() -> None:
+    names = ["SLaM()", "SLaM(k=2)", "SLaM(hard=True)", "Consistency(inner=SLaM())", "mine"]
+    assert short_names(names) == {
+        "SLaM()": "SLaM()",
+        "SLaM(k=2)": "SLaM(k=2)",
+        "SLaM(hard=True)": "SLaM, hard labels",
+        "Consistency(inner=SLaM())": "SLaM, consistency",
+        "mine": "mine",
+    }
+    assert short_name("Vanilla(), generation 2") == "vanilla distillation, generation 2"
+    assert short_name("Consistency(inner=None)") == "consistency without a teacher"
+
+
+def test_without_the_extra_there_is_a_page_without_charts(
+    run: Path, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(page_module, "has_extra", lambda: False)
     found = Reader(write_run_page(run, tmp_path / "plain.html").read_text())
-    assert found.scripts == []
+    assert orjson.loads(found.scripts[0]) == []
+    assert not any("data-chart" in a for _, a in found.tags)
+    assert "Disagreements" in found.headings
     assert "70.80 ± 0.71" in found.text
     assert f"noisyteacher bench {EVIL}" in found.text
-    with pytest.raises(InputError, match=r"noisyteacher\[report\]"):
-        render_page(run)
+    assert "noisyteacher[report]" in found.text
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
@@ -229,7 +309,7 @@ def test_each_command_is_recorded_once(tmp_path: Path) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_inline_json_reads_back_and_never_closes_its_script(value) -> None:
-    from noisyteacher.report.chart_page import inline_json
+    from noisyteacher.report.page import inline_json
 
     text = inline_json([value, EVIL, "\u2028<!--"])
     assert orjson.loads(text) == [value, EVIL, "\u2028<!--"]

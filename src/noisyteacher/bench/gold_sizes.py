@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
-from scipy.stats import t as student_t
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 from threadpoolctl import threadpool_limits
 
 from noisyteacher.bench.figures import COLOURS, DASHES, GREY, MARKERS, bare_axes, save_figure
+from noisyteacher.bench.result_lines import trial_mean
 from noisyteacher.choose.decision import Estimate, Evidence
 from noisyteacher.choose.evidence import (
     CROSS_FIT_TOLERANCE,
@@ -210,11 +210,10 @@ class SizePoint:
 
 def mean_interval(values: Sequence[float]) -> Estimate:
     """The mean of splits with Student's 95 % interval; a single split has an endless one."""
-    mean, n = float(np.mean(values)), len(values)
-    if n < 2:
-        return Estimate(mean, -np.inf, np.inf)
-    half = float(student_t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-    return Estimate(mean, mean - half, mean + half)
+    found = trial_mean(values)
+    assert found is not None
+    half = np.inf if found.half_width is None else found.half_width
+    return Estimate(found.mean, found.mean - half, found.mean + half)
 
 
 def summarize(rows: Sequence[Row]) -> list[SizePoint]:

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 import numpy as np
+from scipy.stats import t as student_t
 
 from noisyteacher.bench.recipe import ARM_MARK, LOGISTIC
 from noisyteacher.methods import (
@@ -41,6 +42,13 @@ class TrialMean:
     mean: float
     std: float | None
     n: int | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of Student's 95 % interval of the mean; None for a single trial."""
+        if self.std is None or self.n is None:
+            return None
+        return float(student_t.ppf(0.975, self.n - 1) * self.std / np.sqrt(self.n))
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"

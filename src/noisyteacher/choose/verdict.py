@@ -29,6 +29,29 @@ def points(found: Estimate) -> str:
     return f"{value:+.1f} points ({low:.1f} to {high:.1f})"
 
 
+def headline(gain: Estimate, rows: int) -> str:
+    """Whether the teacher's labels were worth it, in one sentence."""
+    if gain.low > 0:
+        return f"The teacher's labels were worth it: {points(gain)} over gold labels alone."
+    if gain.high < 0:
+        return f"The teacher's labels did not help: {points(gain)} against gold labels alone."
+    return (
+        f"{rows} gold rows cannot tell whether the teacher's labels helped: {points(gain)} "
+        "over gold labels alone."
+    )
+
+
+def key_figures(
+    score: Estimate, gold_only: Estimate, teacher: Estimate | None, gain: Estimate
+) -> dict[str, list[float] | None]:
+    """Percent with the ends of the interval, for the top of a page."""
+    named = {"teacher": teacher, "gold_only": gold_only, "student": score, "gain": gain}
+    return {
+        name: None if e is None else [round(100 * end, 2) for end in (e.value, e.low, e.high)]
+        for name, e in named.items()
+    }
+
+
 def verdict(
     score: Estimate,
     gold_only: Estimate,
@@ -49,15 +72,7 @@ def verdict(
         f"reach {with_interval(gold_only)}"
         + ("." if teacher is None else f", the teacher {with_interval(teacher)}.")
     ]
-    if gain.low > 0:
-        told.append(f"The teacher's labels were worth it: {points(gain)} over gold labels alone.")
-    elif gain.high < 0:
-        told.append(f"The teacher's labels did not help: {points(gain)} against gold labels alone.")
-    else:
-        told.append(
-            f"{rows} gold rows cannot tell whether the teacher's labels helped: {points(gain)} "
-            "over gold labels alone."
-        )
+    told.append(headline(gain, rows))
     if gold_weight is not None and gold_weight >= ENOUGH_GOLD:
         told.append(
             f"Gold labels alone carry {percent(gold_weight)} of the weight: they are enough here."

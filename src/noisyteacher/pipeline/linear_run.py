@@ -45,6 +45,7 @@ from noisyteacher.pipeline.preparation import (
 )
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
+from noisyteacher.runs.folder import ProgressFile
 from noisyteacher.train.solver import LinearFit
 
 
@@ -90,7 +91,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     judges = int(rows.judges.sum())
     run.say(f"{len(candidates)} candidates, {folds} folds, {judges} gold rows that judge.")
     with ProgressDisplay(quiet=run.quiet) as display:
-        done = 0
+        done, saved = 0, ProgressFile(run.path)
 
         def progress(name: str, fold: int) -> None:
             nonlocal done
@@ -98,6 +99,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
                 raise OutOfTime
             where = "refit" if fold < 0 else f"fold {fold + 1}"
             display.update("Cross-fitting", min(done, solves), solves, numbers=f"{where}: {name}")
+            saved.write(f"Cross-fitting {name}, {where}", min(done, solves), solves)
             done += 1
 
         try:
@@ -112,6 +114,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
         except OutOfTime:
             return Unfinished(())
         display.update("Cross-fitting", solves, solves)
+        saved.write("Cross-fitting has finished", solves, solves)
     state = linear_state(run.spec, choice.student)
     student = Student(run.spec, state, task.classes, run.inputs)
     seconds = time.monotonic() - began

@@ -7,7 +7,18 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.report.charts import WHOLE, Chart, Table, data, finished, hover_points, zoom
+from noisyteacher.report.charts import (
+    BAND_MARK,
+    DASHED_MARK,
+    WHOLE,
+    data,
+    finished,
+    hover_points,
+    legend_of,
+    legend_symbols,
+    zoom,
+)
+from noisyteacher.report.parts import Chart, Table
 
 # A little room, so that points at 0 and 1 are seen whole.
 _CHANCE = alt.Scale(domain=[-0.03, 1.03], nice=False)
@@ -16,6 +27,18 @@ _CHANCE = alt.Scale(domain=[-0.03, 1.03], nice=False)
 def _padded(values: Sequence[float]) -> alt.Scale:
     room = 0.03 * (max(values) - min(values))
     return alt.Scale(domain=[min(values) - room, max(values) + room], nice=False)
+
+
+def draw_audit(numbers: dict[str, Any]) -> list[Chart | None]:
+    """All charts of an audit; None where it has no numbers for one."""
+    return [
+        draw_alpha(numbers),
+        draw_reliability(numbers),
+        draw_shortlists(numbers),
+        draw_top_k(numbers),
+        draw_drift(numbers, "margin"),
+        draw_drift(numbers, "entropy"),
+    ]
 
 
 def draw_alpha(numbers: dict[str, Any]) -> Chart:
@@ -40,11 +63,11 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
         base.mark_area(opacity=0.2, interpolate="step-before").encode(
             y=alt.Y("low:Q", title=y_title, scale=_CHANCE),
             y2="high:Q",
-            color=alt.ColorDatum("α(x), with its 95 % band"),
+            color=alt.value("var(--c1)"),
         ),
         base.mark_line(strokeWidth=2.5, interpolate="step-before").encode(
             y=alt.Y("alpha:Q", title=y_title, scale=_CHANCE),
-            color=alt.ColorDatum("α(x), with its 95 % band"),
+            color=alt.value("var(--c1)"),
         ),
         hover_points(base.encode(y="alpha:Q"), tooltip),
         alt.Chart(data(groups))
@@ -52,26 +75,33 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
         .encode(
             x=x,
             y=alt.Y("accuracy:Q", title=y_title, scale=_CHANCE),
-            color=alt.ColorDatum("V, in groups of like margin"),
+            color=alt.value("var(--c2)"),
             tooltip=[
-                alt.Tooltip("rows:Q", title="rows of V"),
+                alt.Tooltip("rows:Q", title="gold rows"),
                 alt.Tooltip("margin:Q", title="mean margin", format=".3f"),
-                alt.Tooltip("accuracy:Q", title="right", format=".1%"),
+                alt.Tooltip("accuracy:Q", title="accuracy", format=".1%"),
             ],
         )
         .add_params(zoom()),
         alt.Chart(data([{"bound": bound}]))
         .mark_rule(strokeDash=[4, 4], strokeWidth=1.5)
-        .encode(y=alt.Y("bound:Q", scale=_CHANCE), color=alt.ColorDatum("lower bound of α")),
+        .encode(y=alt.Y("bound:Q", scale=_CHANCE), color=alt.value("var(--c3)")),
+        legend_symbols(
+            {
+                "α(x), with its 95 % band": ("var(--c1)", BAND_MARK),
+                "gold rows, grouped by margin": ("var(--c2)", "circle"),
+                "lower bound of α": ("var(--c3)", DASHED_MARK),
+            }
+        ),
     )
     shown = steps[:: max(1, len(steps) // 10)]
     return Chart(
-        "How far to trust the teacher: α(x)",
-        f"The chance that the teacher's label is right, by how sure it is, fitted on "
-        f"{numbers['val_rows']} rows of V; training raises α to at least {bound:g}.",
+        "Chance that a teacher label is right: α(x)",
+        f"Estimated from {numbers['val_rows']:,} gold rows, as a function of the teacher's margin "
+        f"between its first and second class. Training uses at least {bound:g}.",
         finished(drawn),
         Table(
-            "α by margin, some points",
+            "α by margin (a selection of points)",
             ("margin", "α", "95 % from", "to"),
             [tuple(f"{s[k]:.3f}" for k in ("margin", "alpha", "low", "high")) for s in shown],
         ),
@@ -82,11 +112,11 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
     """What the teacher says of its top class against how often it is right."""
     quality = numbers["quality"]
     series = {
-        "before": "as the teacher says it",
+        "before": "as stated",
         "after": f"at temperature {quality['temperature']['value']:.2f}",
     }
     points = [
-        {"series": name, "said": said, "right": right, "rows": rows}
+        {"name": name, "said": said, "right": right, "rows": rows}
         for key, name in series.items()
         for said, right, rows in zip(
             *(quality[key]["reliability"][c] for c in ("confidence", "accuracy", "rows")),
@@ -94,40 +124,36 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         )
     ]
     base = alt.Chart(data(points)).encode(
-        x=alt.X("said:Q", title="the teacher's probability for its answer", scale=_CHANCE),
-        y=alt.Y("right:Q", title="how often it is right", scale=_CHANCE),
-        color=alt.Color("series:N", title=None, sort=list(series.values())),
+        x=alt.X("said:Q", title="stated confidence", scale=_CHANCE),
+        y=alt.Y("right:Q", title="accuracy", scale=_CHANCE),
     )
     drawn = alt.layer(
         alt.Chart(data([{"said": 0, "right": 0}, {"said": 1, "right": 1}]))
         .mark_line(strokeDash=[4, 4], strokeWidth=1, color="var(--dim)")
         .encode(x="said:Q", y="right:Q"),
-        base.mark_line(strokeWidth=2),
+        base.mark_line(strokeWidth=2).encode(color=alt.Color("name:N", title=None, sort=None)),
         base.mark_point(filled=True, size=80, opacity=1)
         .encode(
-            shape=alt.Shape("series:N", legend=None, sort=list(series.values())),
+            **legend_of(list(series.values()), shapes=True),
             tooltip=[
-                alt.Tooltip("series:N", title="probabilities"),
-                alt.Tooltip("said:Q", title="says", format=".1%"),
-                alt.Tooltip("right:Q", title="right", format=".1%"),
-                alt.Tooltip("rows:Q", title="rows of V"),
+                alt.Tooltip("name:N", title="probabilities"),
+                alt.Tooltip("said:Q", title="stated confidence", format=".1%"),
+                alt.Tooltip("right:Q", title="accuracy", format=".1%"),
+                alt.Tooltip("rows:Q", title="gold rows"),
             ],
         )
         .add_params(zoom()),
     )
     errors = " and ".join(f"{quality[key]['ece']['value']:.3f} {series[key]}" for key in series)
     return Chart(
-        "Does the teacher know when it is wrong?",
-        f"On the dashed line the teacher is right as often as it says; below it, it is too sure. "
+        "Reliability of the teacher's confidence",
+        f"On the dashed line confidence equals accuracy; below it the teacher is overconfident. "
         f"Expected calibration error: {errors}.",
         finished(drawn),
         Table(
-            "Reliability by bins",
-            ("probabilities", "says", "right", "rows of V"),
-            [
-                (p["series"], f"{p['said']:.1%}", f"{p['right']:.1%}", str(p["rows"]))
-                for p in points
-            ],
+            "Confidence and accuracy by bin",
+            ("probabilities", "stated confidence", "accuracy", "gold rows"),
+            [(p["name"], f"{p['said']:.1%}", f"{p['right']:.1%}", str(p["rows"])) for p in points],
         ),
     )
 
@@ -152,9 +178,9 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
     if not few:
         drawn = drawn.add_params(zoom())
     return Chart(
-        "How many answers to keep: k(x)",
-        f"The shortest list of the teacher's answers that holds the truth with a chance of "
-        f"{numbers['threshold']:.0%}; its median over the pool is {trust['k_median']:g}.",
+        "Size of the shortlist: k(x)",
+        f"How many of the teacher's first classes are needed to contain the true one with a "
+        f"chance of {numbers['threshold']:.0%}. The median over the pool is {trust['k_median']:g}.",
         finished(drawn, 240),
         Table(
             "k(x) over the pool",
@@ -171,13 +197,13 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
         return None
     points = [{"k": k} | top_k[k] for k in sorted(top_k)]
     base = alt.Chart(data(points)).encode(
-        x=alt.X("k:Q", title="k first answers", axis=WHOLE, scale=_padded(sorted(top_k)))
+        x=alt.X("k:Q", title="number of first classes, k", axis=WHOLE, scale=_padded(sorted(top_k)))
     )
-    y = alt.Y("value:Q", title="truth among them", axis=alt.Axis(format="%"))
+    y = alt.Y("value:Q", title="true class among them", axis=alt.Axis(format="%"))
     scale = alt.Scale(zero=False)
     drawn = alt.layer(
         base.mark_area(opacity=0.2, color="var(--c1)").encode(
-            y=alt.Y("low:Q", title="truth among them", scale=scale), y2="high:Q"
+            y=alt.Y("low:Q", title="true class among them", scale=scale), y2="high:Q"
         ),
         base.mark_line(strokeWidth=2, color="var(--c1)").encode(y=y),
         base.mark_point(filled=True, size=60, opacity=1, color="var(--c1)")
@@ -185,7 +211,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
             y=y,
             tooltip=[
                 alt.Tooltip("k:Q"),
-                alt.Tooltip("value:Q", title="truth among them", format=".1%"),
+                alt.Tooltip("value:Q", title="true class among them", format=".1%"),
                 alt.Tooltip("low:Q", title="95 % from", format=".1%"),
                 alt.Tooltip("high:Q", title="to", format=".1%"),
             ],
@@ -194,11 +220,12 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
     )
     return Chart(
         "Top-k accuracy",
-        "How often the truth is among the teacher's k first answers on V, with a 95 % band.",
+        "How often the true class is among the teacher's k most probable ones on the gold rows, "
+        "with a 95 % band.",
         finished(drawn, 240),
         Table(
-            "Top-k accuracy on V",
-            ("k", "truth among them", "95 % from", "to"),
+            "Top-k accuracy on the gold rows",
+            ("k", "true class among them", "95 % from", "to"),
             [(str(p["k"]), *(f"{p[end]:.1%}" for end in ("value", "low", "high"))) for p in points],
         ),
     )
@@ -209,9 +236,9 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
     if numbers["drift"] is None:
         return None
     pair = numbers["drift"][name]
-    columns = {"V": pair["val_quantiles"], "the pool": pair["pool_quantiles"]}
+    columns = {"the gold rows": pair["val_quantiles"], "the pool": pair["pool_quantiles"]}
     points = [
-        {"rows of": part, "value": value, "share": i / (len(values) - 1)}
+        {"name": part, "value": value, "share": i / (len(values) - 1)}
         for part, values in columns.items()
         for i, value in enumerate(values)
     ]
@@ -219,27 +246,25 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
         x=alt.X("value:Q", title=name), y=alt.Y("share:Q", title="share of rows below")
     )
     drawn = alt.layer(
-        base.mark_line(strokeWidth=2).encode(
-            color=alt.Color("rows of:N", title=None, sort=None),
-            strokeDash=alt.StrokeDash("rows of:N", title=None, sort=None),
-        ),
+        base.mark_line(strokeWidth=2).encode(**legend_of(list(columns))),
         hover_points(
             base,
             [
-                alt.Tooltip("rows of:N"),
+                alt.Tooltip("name:N", title="rows"),
                 alt.Tooltip("value:Q", title=name, format=".3f"),
                 alt.Tooltip("share:Q", title="rows below", format=".0%"),
             ],
         ).add_params(zoom()),
     )
     table = [
-        (f"{i / (len(columns['V']) - 1):.0%}", f"{a:.3f}", f"{b:.3f}")
+        (f"{i / (len(columns['the gold rows']) - 1):.0%}", f"{a:.3f}", f"{b:.3f}")
         for i, (a, b) in enumerate(zip(*columns.values(), strict=True))
         if i % 4 == 0
     ]
     return Chart(
-        f"Is V like the pool? The teacher's {name}",
-        f"The two curves lie {pair['distance']:.3f} apart at most (p = {pair['p_value']:.2g}).",
+        f"Gold rows and pool compared: the teacher's {name}",
+        f"The largest distance between the two curves is {pair['distance']:.3f} "
+        f"(Kolmogorov-Smirnov test, p = {pair['p_value']:.2g}).",
         finished(drawn, 240),
         Table(f"Quantiles of the {name}", ("rows below", *columns), table),
     )

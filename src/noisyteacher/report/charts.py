@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import altair as alt
 import numpy as np
 
+from noisyteacher.bench.gold_sizes import SHOWN, SizePoint
 from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or, lines
-from noisyteacher.core.reprs import ShortRepr
+from noisyteacher.choose.decision import Estimate
+from noisyteacher.report.parts import Chart, Table, short_names
 from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import Confusion
 
@@ -48,28 +49,9 @@ CONFIG: dict[str, Any] = {
     "range": {"category": [f"var(--c{i})" for i in range(1, 9)]},
 }
 # As many as colours, so that lines differ in print too; fine dots would look like a paler colour.
-DASHES = alt.Scale(range=[[1, 0], [7, 3], [3, 2], [9, 3, 2, 3], [14, 4], [1, 0], [7, 3], [3, 2]])
+DASHES = [[1, 0], [7, 3], [3, 2], [9, 3, 2, 3], [14, 4], [1, 0], [7, 3], [3, 2]]
 WHOLE = alt.Axis(tickMinStep=1, format="d")
 _HEIGHT = 300
-
-
-@dataclass(frozen=True, repr=False)
-class Table(ShortRepr):
-    """Texts in rows; the first column names its row."""
-
-    caption: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
-@dataclass(frozen=True, repr=False)
-class Chart(ShortRepr):
-    """A Vega-Lite chart, what it shows in words, and its numbers for who cannot see it."""
-
-    title: str
-    text: str
-    spec: dict[str, Any]
-    table: Table
 
 
 def data(rows: list[dict[str, Any]]) -> alt.InlineData:
@@ -92,6 +74,73 @@ def hover_points(chart: Any, tooltip: list[Any]) -> Any:
     return chart.mark_point(size=120, opacity=0, filled=True).encode(tooltip=tooltip)
 
 
+def crosshair(points: list[dict[str, Any]], x: Any, told: str, names: Sequence[str]) -> Any:
+    """A rule at the nearest value of x, whose tooltip has all series there.
+
+    Each point has ``x``, its ``series`` (a number into ``names``) and the text ``told``.
+    """
+    rows: dict[Any, dict[str, Any]] = {}
+    for point in points:
+        rows.setdefault(point["x"], {"x": point["x"]})[f"s{point['series']}"] = point["told"]
+    nearest = alt.selection_point(
+        name="nearest",
+        nearest=True,
+        on="pointermove",
+        clear="pointerout",
+        fields=["x"],
+        empty=False,
+    )
+    return (
+        alt.Chart(data(list(rows.values())))
+        .mark_rule(color=INK, strokeWidth=1)
+        .encode(
+            x=x,
+            opacity=alt.condition(nearest, alt.value(0.6), alt.value(0)),
+            tooltip=[
+                alt.Tooltip("x:Q", title=told),
+                *(alt.Tooltip(f"s{i}:N", title=name) for i, name in enumerate(names)),
+            ],
+        )
+        .add_params(nearest)
+    )
+
+
+def legend_of(names: Sequence[str], *, shapes: bool = False) -> dict[str, Any]:
+    """Encodings that give each series its colour and dashes, or shape, with one legend for both."""
+    domain = list(names)
+    colour = alt.Color("name:N", title=None, sort=None, scale=alt.Scale(domain=domain))
+    if shapes:
+        scale = alt.Scale(domain=domain)
+        return {"color": colour, "shape": alt.Shape("name:N", title=None, sort=None, scale=scale)}
+    scale = alt.Scale(domain=domain, range=DASHES[: len(domain)])
+    dash = alt.StrokeDash("name:N", title=None, sort=None, scale=scale)
+    return {"color": colour, "strokeDash": dash}
+
+
+def legend_symbols(symbols: dict[str, tuple[str, str]]) -> Any:
+    """An unseen layer for a legend of marks of different kinds: name to colour and shape."""
+    rows = [{"name": name} for name in symbols]
+    colours, shapes = (list(part) for part in zip(*symbols.values(), strict=True))
+    names = list(symbols)
+    return (
+        alt.Chart(data(rows))
+        .mark_point(filled=True, opacity=0, size=0)
+        .encode(
+            color=alt.Color(
+                "name:N", title=None, sort=None, scale=alt.Scale(domain=names, range=colours)
+            ),
+            shape=alt.Shape(
+                "name:N", title=None, sort=None, scale=alt.Scale(domain=names, range=shapes)
+            ),
+        )
+    )
+
+
+# Shapes of legend entries for marks that are no points.
+DASHED_MARK = "M-1.4,-0.15H-0.4V0.15H-1.4ZM0.4,-0.15H1.4V0.15H0.4Z"
+BAND_MARK = "M-1.4,-0.2H1.4V0.2H-1.4ZM-1.4,-0.8H1.4V-0.7H-1.4ZM-1.4,0.7H1.4V0.8H-1.4Z"
+
+
 def finished(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
     """The chart as JSON, as wide as its place on the page."""
     spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
@@ -111,8 +160,9 @@ def percent_axis(values: Sequence[float]) -> alt.Scale:
 
 def draw_accuracies(found: Sequence[Line]) -> Chart | None:
     """The three accuracies of each method, with the spread over trials."""
+    short = short_names(line.name for line in found)
     points: list[dict[str, Any]] = [
-        {"method": line.name, "which": name} | _spread(cell)
+        {"method": short[line.name], "full": line.name, "name": name} | _spread(cell)
         for line in found
         for key, name in ACCURACIES.items()
         if (cell := line.accuracy[key]) is not None
@@ -122,73 +172,132 @@ def draw_accuracies(found: Sequence[Line]) -> Chart | None:
     order = list(ACCURACIES.values())
     scale = percent_axis([p[end] for p in points for end in ("low", "high")])
     base = alt.Chart(data(points)).encode(
-        y=alt.Y("method:N", title=None, sort=None),
-        yOffset=alt.YOffset("which:N", sort=order),
-        color=alt.Color("which:N", title=None, sort=order),
+        y=alt.Y("method:N", title=None, sort=None), yOffset=alt.YOffset("name:N", sort=order)
     )
-    bars = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
-        x=alt.X("low:Q", title="test accuracy (%)", scale=scale), x2="high:Q"
-    )
+    several = any(p["n"] > 1 for p in points)
+    layers = []
+    if several:
+        bars = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
+            x=alt.X("low:Q", title="test accuracy (%)", scale=scale),
+            x2="high:Q",
+            color=alt.Color("name:N", title=None, scale=alt.Scale(domain=order)),
+        )
+        layers.append(bars)
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(
         x=alt.X("mean:Q", title="test accuracy (%)", scale=scale),
-        shape=alt.Shape("which:N", legend=None, sort=order),
-        tooltip=["method:N", alt.Tooltip("which:N", title="accuracy at"), *_TOLD],
+        **legend_of(order, shapes=True),
+        tooltip=[
+            alt.Tooltip("full:N", title="method"),
+            alt.Tooltip("name:N", title="accuracy at"),
+            *_TOLD,
+        ],
     )
     rows = [
-        (line.name, *(blank_or(line.accuracy[key]) for key in ACCURACIES), str(line.trials))
+        (short[line.name], *(blank_or(line.accuracy[key]) for key in ACCURACIES), str(line.trials))
         for line in found
     ]
-    height = 90 + 52 * len({line.name for line in found})
+    height = 90 + 52 * len(short)
     return Chart(
         "Accuracy of each method",
         "Test accuracy after the last epoch, at the epoch chosen on S, and at the best test "
-        "epoch; bars reach one standard deviation over trials to each side.",
-        finished(alt.layer(bars, dots.add_params(zoom("x"))), height),
-        Table("Test accuracy, percent", ("method", *order, "n"), rows),
+        f"epoch{_bars_in_words(several)}.",
+        finished(alt.layer(*layers, dots.add_params(zoom("x"))), height),
+        Table("Test accuracy, percent", ("method", *order, "n"), rows, [x.name for x in found]),
     )
 
 
 def draw_by_size(found: Sequence[Line]) -> Chart | None:
     """Accuracy after the last epoch against the size of A, where there are several sizes."""
+    short = short_names(line.name for line in found)
     points: list[dict[str, Any]] = [
-        {"method": line.name, "labeled": line.labeled} | _spread(cell)
+        {"name": short[line.name], "x": line.labeled} | _spread(cell)
         for line in found
         if (cell := line.accuracy["last"]) is not None
     ]
-    if len({p["labeled"] for p in points}) < 2:
+    if len({p["x"] for p in points}) < 2:
         return None
-    scale = percent_axis([p[end] for p in points for end in ("low", "high")])
-    y = alt.Y("mean:Q", title="test accuracy, last epoch (%)", scale=scale)
-    base = alt.Chart(data(points)).encode(
-        x=alt.X("labeled:Q", title="gold labels in A", scale=alt.Scale(zero=False, padding=12)),
-        color=alt.Color("method:N", title=None, sort=None),
-    )
-    drawn = alt.layer(
-        base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
-        base.mark_line(strokeWidth=2).encode(
-            y=y, strokeDash=alt.StrokeDash("method:N", legend=None, sort=None, scale=DASHES)
-        ),
-        base.mark_point(filled=True, size=70, opacity=1)
-        .encode(
-            y=y,
-            tooltip=["method:N", alt.Tooltip("labeled:Q", title="gold labels"), *_TOLD],
-        )
-        .add_params(zoom()),
-    )
+    x = alt.X("x:Q", title="gold labels in A", scale=alt.Scale(zero=False, padding=12))
+    several = any(p["n"] > 1 for p in points)
     return Chart(
         "Accuracy against the number of gold labels",
-        "Test accuracy after the last epoch for each size of A; bars reach one standard "
-        "deviation over trials to each side.",
-        finished(drawn, 340),
+        "Test accuracy after the last epoch for each size of A"
+        f"{_bars_in_words(several)}. Point at the chart to read all methods at one size.",
+        finished(_sized_lines(points, x, "test accuracy, last epoch (%)", "gold labels"), 340),
         Table(
             "Test accuracy after the last epoch, percent",
             ("method", "gold labels", "accuracy", "n"),
-            [(p["method"], str(p["labeled"]), p["told"], str(p["n"])) for p in points],
+            [(p["name"], str(p["x"]), p["told"], str(p["n"])) for p in points],
         ),
+    )
+
+
+def draw_gold_sizes(points: Sequence[SizePoint], teacher: Estimate, table: Table) -> Chart:
+    """A demo's students against the number of gold rows, beside the teacher."""
+    sizes = sorted({point.size for point in points})
+    drawn = [
+        {
+            "name": SHOWN[point.method],
+            "x": point.size,
+            "mean": point.accuracy.value,
+            "low": _finite(point.accuracy.low, point.accuracy.value),
+            "high": _finite(point.accuracy.high, point.accuracy.value),
+            "told": f"{point.accuracy.value:.1f}",
+        }
+        for point in points
+    ]
+    ends = {
+        "low": _finite(teacher.low, teacher.value),
+        "high": _finite(teacher.high, teacher.value),
+    }
+    drawn += [
+        {"name": "the teacher", "x": size, "mean": teacher.value, "told": f"{teacher.value:.1f}"}
+        | ends
+        for size in sizes
+    ]
+    x = alt.X(
+        "x:Q",
+        title="gold rows",
+        scale=alt.Scale(type="log", padding=12, nice=False),
+        axis=alt.Axis(values=sizes, format="d"),
+    )
+    return Chart(
+        "Accuracy against the number of gold rows",
+        "Mean test accuracy over random splits; bars are 95 % intervals of the mean. Point at the "
+        "chart to read all students at one number of gold rows.",
+        finished(_sized_lines(drawn, x, "test accuracy (%)", "gold rows"), 360),
+        table,
+    )
+
+
+def _finite(value: float, otherwise: float) -> float:
+    return value if np.isfinite(value) else otherwise
+
+
+def _sized_lines(points: list[dict[str, Any]], x: Any, axis: str, told: str) -> Any:
+    """Lines with points and bars, one legend, and a crosshair; points have x, mean, low, high."""
+    names = list(dict.fromkeys(p["name"] for p in points))
+    numbered = [p | {"series": names.index(p["name"])} for p in points]
+    scale = percent_axis([p[end] for p in points for end in ("low", "high")])
+    y = alt.Y("mean:Q", title=axis, scale=scale)
+    base = alt.Chart(data(numbered)).encode(x=x)
+    colour = alt.Color("name:N", title=None, sort=None, scale=alt.Scale(domain=names))
+    return alt.layer(
+        base.mark_rule(opacity=0.5).encode(
+            y=alt.Y("low:Q", title=axis, scale=scale), y2="high:Q", color=colour
+        ),
+        base.mark_line(strokeWidth=2).encode(y=y, color=colour),
+        base.mark_point(filled=True, size=70, opacity=1).encode(
+            y=y, **legend_of(names, shapes=True)
+        ),
+        crosshair(numbered, x, told, names),
     )
 
 
 _TOLD = (alt.Tooltip("told:N", title="percent"), alt.Tooltip("n:Q", title="trials"))
+
+
+def _bars_in_words(several: bool) -> str:
+    return "; bars reach one standard deviation over trials to each side" if several else ""
 
 
 def _spread(cell: TrialMean) -> dict[str, Any]:
@@ -223,33 +332,46 @@ def draw_curves(rows: Sequence[Row]) -> list[Chart]:
 
 
 def _draw_curve(curves: Curves, title: str, axis: str, scale: alt.Scale, form: str) -> Chart:
+    short = short_names(name for name, _ in curves)
+    names = list(short.values())
     points = [
-        {"method": name, "labeled": labeled, "epoch": epoch, "value": round(value, 4)}
+        {
+            "name": short[name],
+            "series": names.index(short[name]),
+            "labeled": labeled,
+            "x": epoch,
+            "value": round(value, 4),
+            "told": format(value, form),
+        }
         for (name, labeled), curve in curves.items()
         for epoch, value in _thinned(curve, max(_FEWEST_POINTS, _MOST_POINTS // len(curves)))
     ]
-    base = _with_choice_of_size(alt.Chart(data(points)), sorted({size for _, size in curves}))
-    base = base.encode(
-        x=alt.X("epoch:Q", title="epoch", axis=WHOLE), y=alt.Y("value:Q", title=axis, scale=scale)
-    )
-    picked = alt.selection_point(name="picked", fields=["method"], bind="legend")
+    sizes = sorted({size for _, size in curves})
+    base = _with_choice_of_size(alt.Chart(data(points)), sizes)
+    x = alt.X("x:Q", title="epoch", axis=WHOLE)
+    base = base.encode(x=x, y=alt.Y("value:Q", title=axis, scale=scale))
+    picked = alt.selection_point(name="picked", fields=["name"], bind="legend")
     drawn = base.mark_line(strokeWidth=2).encode(
-        color=alt.Color("method:N", title=None, sort=None),
-        strokeDash=alt.StrokeDash("method:N", title=None, sort=None, scale=DASHES),
+        **legend_of(names),
         opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
     )
-    value = alt.Tooltip("value:Q", title=axis, format=form)
-    points_to_hover = hover_points(base, ["method:N", "epoch:Q", value])
+    layers = [drawn.add_params(picked, zoom())]
+    if len(sizes) == 1:
+        layers.append(crosshair(points, x, "epoch", names))
+    else:
+        value = alt.Tooltip("value:Q", title=axis, format=form)
+        names_and_epoch = [alt.Tooltip("name:N", title="method"), alt.Tooltip("x:Q", title="epoch")]
+        layers.append(hover_points(base, [*names_and_epoch, value]))
     table = [
-        (name, str(labeled), str(epoch), format(value, form))
+        (short[name], str(labeled), str(epoch), format(value, form))
         for (name, labeled), curve in curves.items()
         for epoch, value in _thinned(curve, _TABLE_EPOCHS)
     ]
     return Chart(
         title,
-        f"{axis[0].upper()}{axis[1:]} after each epoch, mean over trials. Choose a method in the "
-        "legend to bring it out.",
-        finished(alt.layer(drawn.add_params(picked, zoom()), points_to_hover)),
+        f"{axis[0].upper()}{axis[1:]} after each epoch, mean over trials. Click a method in the "
+        "legend to highlight it.",
+        finished(alt.layer(*layers)),
         Table(f"{title}, some epochs", ("method", "gold labels", "epoch", axis), table),
     )
 
@@ -286,14 +408,13 @@ def _thinned(curve: list[tuple[int, float]], most: int) -> list[tuple[int, float
 
 # -- mistakes -------------------------------------------------------------------------------------
 
-_MOST_CLASSES = 25
 _MOST_MISTAKES = 30
 _CLASSES_WITH_COUNTS = 10
 _WIDTH_IN_SIGNS = 24  # of level class names that fit below a chart on a phone
 
 
 def draw_confusion(confusion: Confusion, classes: Sequence[str], shown: list[int]) -> Chart | None:
-    """True against said classes; ``shown`` picks the classes of both axes."""
+    """True against predicted classes; ``shown`` picks the classes of both axes."""
     cells = [
         c for c in _confusion_cells(confusion, classes) if {c["truth"], c["said"]} <= set(shown)
     ]
@@ -304,15 +425,15 @@ def draw_confusion(confusion: Confusion, classes: Sequence[str], shown: list[int
     wrong = sorted((c for c in cells if c["is"] == "wrong"), key=lambda c: -c["rows"])
     some = "" if len(shown) == len(classes) else f" The {len(shown)} most confused classes."
     return Chart(
-        f"What the {who} takes for what",
-        f"On {total:,} rows of {confusion.rows_of}; {right:.1%} are right.{some}",
+        f"Confusion matrix of the {who}",
+        f"{total:,} rows of {confusion.rows_of}; {right:.1%} are predicted correctly.{some}",
         finished(
-            _draw_squares(cells, who, [classes[c] for c in shown]),
+            _draw_squares(cells, [classes[c] for c in shown]),
             max(160, min(26 * len(shown), 560)),
         ),
         Table(
             f"Most frequent mistakes of the {who}",
-            ("it is", f"the {who} says", "rows", "of that class"),
+            ("true class", "predicted class", "rows", "share of the class"),
             [
                 (c["true name"], c["said name"], str(c["rows"]), f"{c['share']:.1%}")
                 for c in wrong[:_MOST_MISTAKES]
@@ -333,36 +454,36 @@ def _confusion_cells(confusion: Confusion, classes: Sequence[str]) -> list[dict[
             "said name": classes[said],
             "rows": rows,
             "share": rows / of_class[truth],
-            "is": "right" if truth == said else "wrong",
+            "is": "correct" if truth == said else "wrong",
         }
         for truth, said, rows in confusion.counts
     ]
 
 
-def _draw_squares(cells: list[dict[str, Any]], who: str, names: list[str]) -> Any:
+def _draw_squares(cells: list[dict[str, Any]], names: list[str]) -> Any:
     level = max(map(len, names)) * len(names) <= _WIDTH_IN_SIGNS
     base = alt.Chart(data(cells)).encode(
         x=alt.X(
             "said name:N",
-            title=f"what the {who} says",
+            title="predicted class",
             scale=alt.Scale(domain=names),
             axis=alt.Axis(labelAngle=0 if level else -90, labelLimit=90),
         ),
         y=alt.Y(
             "true name:N",
-            title="what it is",
+            title="true class",
             scale=alt.Scale(domain=names),
             axis=alt.Axis(labelLimit=90),
         ),
         tooltip=[
-            alt.Tooltip("true name:N", title="it is"),
-            alt.Tooltip("said name:N", title=f"the {who} says"),
+            alt.Tooltip("true name:N", title="true class"),
+            alt.Tooltip("said name:N", title="predicted class"),
             "rows:Q",
-            alt.Tooltip("share:Q", title="of that class", format=".1%"),
+            alt.Tooltip("share:Q", title="share of the class", format=".1%"),
         ],
     )
     squares = base.mark_rect().encode(
-        color=alt.Color("is:N", title=None, scale=alt.Scale(domain=["right", "wrong"])),
+        color=alt.Color("is:N", title=None, scale=alt.Scale(domain=["correct", "wrong"])),
         opacity=alt.Opacity(
             "share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.05, 0.65])
         ),
@@ -370,15 +491,3 @@ def _draw_squares(cells: list[dict[str, Any]], who: str, names: list[str]) -> An
     if len(names) > _CLASSES_WITH_COUNTS:
         return squares
     return alt.layer(squares, base.mark_text(fontSize=11).encode(text="rows:Q"))
-
-
-def confused_classes(confusions: Sequence[Confusion], classes: int) -> list[int]:
-    """All classes, or those with the most mistakes where they are too many to draw."""
-    wrong = np.zeros(classes, np.int64)
-    for confusion in confusions:
-        for truth, said, rows in confusion.counts:
-            if truth != said:
-                wrong[[truth, said]] += rows
-    if classes <= _MOST_CLASSES:
-        return list(range(classes))
-    return sorted(np.argsort(-wrong, kind="stable")[:_MOST_CLASSES].tolist())

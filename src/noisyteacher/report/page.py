@@ -1,59 +1,42 @@
-"""The page of a run: with charts where the extra ``[report]`` is installed, plain elsewhere.
+"""The page of a run or an audit: one HTML file that fetches nothing, every text escaped.
 
-Either is one HTML file: nothing is fetched, and every text is escaped.
+With the extra ``[report]`` installed it has charts, otherwise tables and pictures.
 """
 
 from __future__ import annotations
 
-from html import escape
+import re
+from functools import lru_cache
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from noisyteacher.bench.result_lines import HEADER, cells
+import jinja2
+import orjson
+
+from noisyteacher import __version__
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.report.page_source import (
-    ACCURACIES_IN_WORDS,
-    PageSource,
-    caption,
-    facts,
-    read_source,
-)
-from noisyteacher.runs.comparison import data_address
+from noisyteacher.report.page_source import PageSource, audit_source, read_source
+from noisyteacher.report.parts import Page
+from noisyteacher.report.sections import make_page
 
-_EXTRA = ("altair", "vl_convert", "jinja2")
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --dim: #888; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: 2rem 0; background: #fff; border-radius: 6px; padding: .5rem; }
-img { max-width: 100%; height: auto; }
-figcaption { color: #444; font-size: .9rem; }
-.scroll { overflow-x: auto; }
-p.note { color: var(--dim); }
-"""
+_EXTRA = ("altair", "vl_convert")
+_FOLDER = files("noisyteacher.report") / "assets"
 
 
 def has_extra() -> bool:
-    """Whether all that the page with charts needs is installed."""
+    """Whether all that charts need is installed."""
     return all(find_spec(name) is not None for name in _EXTRA)
 
 
 def render_page(path: str | Path, live: bool = False) -> str:
-    """The page with charts of a run's folder, or of an audit's JSON file.
+    """The page of a run's folder, or of an audit's JSON file.
 
-    A ``live`` page may be of a run without any result, and looks for a newer self.
+    A ``live`` page may be of a run without any result, and updates itself.
     """
-    if not has_extra():
-        raise InputError("Charts need more: `pip install noisyteacher[report]` brings it.")
-    from noisyteacher.report.chart_page import make_page, render
-
-    source = read_source(path)
-    if not live and not source.rows and not source.audits:
-        raise InputError(f"{path} has no results yet.")
-    return render(make_page(source, live))
+    return _render_source(read_source(path), str(path), live)
 
 
 def write_run_page(path: str | Path, out: str | Path | None = None) -> Path:
@@ -61,39 +44,72 @@ def write_run_page(path: str | Path, out: str | Path | None = None) -> Path:
     path = Path(path)
     default = path / "report.html" if path.is_dir() else path.with_suffix(".html")
     page = default if out is None else Path(out)
-    charts = has_extra() or path.is_file()
-    html = render_page(path) if charts else _render_plain(read_source(path), path)
-    write_atomic(page, html.encode())
+    write_atomic(page, render_page(path).encode())
     return page
 
 
-def _render_plain(source: PageSource, path: Path) -> str:
-    """Tables and pictures only."""
-    if not source.rows:
-        raise InputError(f"{path} has no results yet.")
-    verdict = [str(source.about["verdict"])] if "verdict" in source.about else []
-    notes = [*source.log.commands, *verdict, *source.log.notes]
-    notes += [f"{name}: {value}" for name, value in facts(source)]
-    title = escape(f"noisyteacher: {source.title}")
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in HEADER)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in cells(line)) + "</tr>\n"
-        for line in source.lines
+def write_audit_page(audit: dict[str, Any], out: str | Path) -> Path:
+    """Write the page of an audit, given as its ``to_dict()``."""
+    found = orjson.loads(orjson.dumps(audit, option=orjson.OPT_SERIALIZE_NUMPY))
+    write_atomic(Path(out), _render_source(audit_source(found), "The audit").encode())
+    return Path(out)
+
+
+def _render_source(source: PageSource, name: str, live: bool = False) -> str:
+    if not live and not source.rows and not source.audits:
+        raise InputError(f"{name} has no results yet.")
+    return render(make_page(source, live, charts=has_extra()))
+
+
+def render(page: Page) -> str:
+    """The whole file; every text in it is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    figures = "".join(_figure(picture) for picture in source.pictures)
-    paragraphs = "".join(
-        f'<p class="note">{escape(note)}</p>\n' for note in [*notes, ACCURACIES_IN_WORDS]
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n"
-        f"<body><main><h1>{title}</h1>\n{paragraphs}"
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
-        f"</div>\n{figures}</main></body></html>\n"
+    environment.filters["slug"] = _slug
+    charts = [
+        {"key": f"chart-{i}-{j}", "spec": chart.spec}
+        for i, section in enumerate(page.sections, 1)
+        for j, chart in enumerate(section.charts, 1)
+    ]
+    # The template takes these four as they are: our own files, and JSON escaped for its place.
+    return environment.get_template("page.html").render(
+        page=page,
+        version=__version__,
+        style=_asset("page.css"),
+        script=_asset("page.js"),
+        library=_vega() if charts or (page.live and has_extra()) else "",
+        charts=inline_json(charts),
     )
 
 
-def _figure(picture: Path) -> str:
-    address, text = data_address("png", picture.read_bytes()), escape(caption(picture))
-    return f'<figure><img alt="{text}" src="{address}"><figcaption>{text}</figcaption></figure>\n'
+def inline_json(value: object) -> str:
+    """JSON that nothing can break out of a script element with."""
+    text = orjson.dumps(value).decode()
+    for sign in "<>&\u2028\u2029":
+        # Outside strings JSON has none of these signs.
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, in the version whose charts altair writes."""
+    import altair as alt
+    import vl_convert
+
+    wanted = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", wanted)
+    return re.sub(r"</(?=script)", r"<\\/", bundle, flags=re.IGNORECASE)
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

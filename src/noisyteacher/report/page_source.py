@@ -15,12 +15,13 @@ from noisyteacher.core.integrity import read_json
 from noisyteacher.core.reprs import ShortRepr
 from noisyteacher.runs import Row, read_rows
 from noisyteacher.runs.comparison import Comparison, read_comparison
-from noisyteacher.runs.folder import AUDITS, CommandLog, read_command_log
+from noisyteacher.runs.folder import AUDITS, PROGRESS, SIZES, CommandLog, read_command_log
 
+TEACHER = "Teacher quality"
 ACCURACIES_IN_WORDS = (
     "Test accuracy in percent, mean ± standard deviation over n trials: after the last epoch, "
     "at the epoch chosen on the selection set S, and at the best test epoch (the paper's "
-    "protocol, which looks at the test part)."
+    "protocol, which uses the test rows to choose)."
 )
 _STORE = "the label store "  # how the recipe of a bench calls a teacher that it did not train
 
@@ -36,6 +37,7 @@ class PageSource(ShortRepr):
     rows: list[Row] = field(default_factory=list)
     audits: dict[str, dict[str, Any]] = field(default_factory=dict)  # by heading
     comparison: Comparison | None = None
+    sizes: list[Row] = field(default_factory=list)  # a demo's, over numbers of gold rows
     pictures: list[Path] = field(default_factory=list)
     progress: dict[str, Any] | None = None  # the latest epoch of any student
 
@@ -48,7 +50,7 @@ def read_source(path: str | Path) -> PageSource:
     """Read a run's folder, or the JSON that ``noisyteacher audit --json`` printed."""
     path = Path(path)
     if path.is_file():
-        return PageSource(title=f"Audit: {path.stem}", audits={"The teacher": read_audit(path)})
+        return audit_source(read_audit(path))
     if not path.is_dir():
         raise InputError(f"There is no run or audit {path}.")
     if not (path / "recipe.json").exists() and not (path / "results.jsonl").exists():
@@ -63,9 +65,16 @@ def read_source(path: str | Path) -> PageSource:
         rows=read_rows(path / "results.jsonl"),
         audits=_audits(path),
         comparison=read_comparison(path),
+        sizes=read_rows(path / SIZES / "results.jsonl"),
         pictures=sorted((path / "pictures").glob("*.png")),
         progress=last_line(path / "curves.jsonl"),
     )
+
+
+def audit_source(audit: dict[str, Any]) -> PageSource:
+    """The source of an audit's own page, from its ``to_dict``."""
+    title = audit["numbers"]["teacher"] or "Unnamed teacher"
+    return PageSource(title=title, audits={TEACHER: audit})
 
 
 def read_audit(path: Path) -> dict[str, Any]:
@@ -81,10 +90,10 @@ def read_audit(path: Path) -> dict[str, Any]:
 
 
 def _audits(folder: Path) -> dict[str, dict[str, Any]]:
-    found = {"The teacher": folder / "audit.json"}
+    found = {TEACHER: folder / "audit.json"}
     sized = sorted((folder / AUDITS).glob("*.json"), key=lambda p: (len(p.stem), p.stem))
     for path in sized:
-        heading = "The teacher" if len(sized) == 1 else f"The teacher of {path.stem} gold labels"
+        heading = TEACHER if len(sized) == 1 else f"{TEACHER}, {path.stem} gold labels"
         found[heading] = path
     return {heading: read_audit(path) for heading, path in found.items() if path.exists()}
 
@@ -108,6 +117,10 @@ def plain(value: object) -> str:
 
 def _title(recipe: dict[str, Any], folder: Path) -> str:
     name, dataset = (plain(recipe.get(key, "")) for key in ("name", "dataset"))
+    if (folder / SIZES).is_dir():
+        return "Handwritten digits"
+    if name == "distill":
+        return dataset if dataset and dataset != "gold" else folder.resolve().name
     if name and dataset and dataset not in name:
         return f"{name}: {dataset}"
     return name or folder.name
@@ -187,13 +200,30 @@ def progress(source: PageSource) -> str:
         if isinstance(latest.get(key), float):
             parts.append(f"{name} {latest[key]:.3g}")
     finished = f"{len(source.rows)} students have finished."
-    return f"{finished} Last heard of: {latest.get('student')}, {', '.join(parts)}."
+    return f"{finished} Training {latest.get('student')}: {', '.join(parts)}."
+
+
+def progress_so_far(folder: Path, source: PageSource) -> tuple[float | None, str]:
+    """The share done, where it is known, and a sentence with the time left."""
+    path = folder / PROGRESS
+    try:
+        found = orjson.loads(path.read_bytes()) if path.exists() else {}
+        done, total, left = found["done"], found["total"], found["seconds_left"]
+        told = f"{found['told']}: {done} of {total} steps"
+        if done < total and left is not None:
+            minutes = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+            told += f", about {minutes} left"
+        return done / total, f"{told}."
+    except (orjson.JSONDecodeError, KeyError, TypeError, ZeroDivisionError):
+        return None, progress(source)
 
 
 def caption(path: Path) -> str:
     """What a picture of a run shows, by its file name."""
+    if path.stem == "gold-rows":
+        return "Test accuracy against the number of gold rows"
     kind, _, size = path.stem.partition("-")
     if kind != "alpha":
         return path.stem
     labels = f", {size} gold labels" if size else ""
-    return f"α(x): how likely the teacher's label is right{labels}"
+    return f"α(x): the chance that a teacher label is right{labels}"

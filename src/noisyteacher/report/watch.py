@@ -13,7 +13,7 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.report.page import render_page
-from noisyteacher.report.page_source import PageSource, last_line, progress
+from noisyteacher.report.page_source import PageSource, last_line, progress_so_far
 from noisyteacher.runs import Row, read_rows
 from noisyteacher.runs.comparison import COMPARISON
 from noisyteacher.runs.folder import AUDITS, COMMANDS
@@ -74,7 +74,8 @@ class PageServer(ThreadingHTTPServer):
             self._rows = (stamp, read_rows(results))
         latest = last_line(self.run / "curves.jsonl")
         so_far = PageSource(title="", rows=self._rows[1], progress=latest)
-        return orjson.dumps({"version": self.version(), "progress": progress(so_far)})
+        done, told = progress_so_far(self.run, so_far)
+        return orjson.dumps({"version": self.version(), "progress": told, "done": done})
 
     def _render(self) -> bytes:
         return render_page(self.run, live=True).encode()

@@ -25,6 +25,7 @@ _SIDE = 64  # pixels of a thumbnail
 _TINY = 16  # a picture up to this side is smaller, and exact, as PNG
 _LONGEST_TEXT = 400
 _SHOWN_NUMBERS = 8
+_MOST_CLASSES = 25  # of a confusion matrix
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,18 @@ def count_confusions(who: str, rows_of: str, truth: np.ndarray, predicted: np.nd
     pairs, rows = np.unique(np.stack([truth[known], predicted[known]]), axis=1, return_counts=True)
     counts = [(int(t), int(s), int(n)) for (t, s), n in zip(pairs.T, rows, strict=True)]
     return Confusion(who, rows_of, counts)
+
+
+def confused_classes(confusions: Sequence[Confusion], classes: int) -> list[int]:
+    """All classes, or those with the most mistakes where they are too many to draw."""
+    wrong = np.zeros(classes, np.int64)
+    for confusion in confusions:
+        for truth, said, rows in confusion.counts:
+            if truth != said:
+                wrong[[truth, said]] += rows
+    if classes <= _MOST_CLASSES:
+        return list(range(classes))
+    return sorted(np.argsort(-wrong, kind="stable")[:_MOST_CLASSES].tolist())
 
 
 def sample_rows(positions: np.ndarray) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -18,6 +20,7 @@ from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs.rows import Row, append_row, read_rows
 
 AUDITS, COMMANDS = "audits", "story.json"
+PROGRESS = "progress.json"
 SIZES = "sizes"  # the run inside a demo's folder that compares numbers of gold rows
 ANOTHER_FOLDER = "choose another folder with out= (--out)"
 
@@ -97,6 +100,25 @@ class RunFolder:
         """Add a row unless it is there: a resumed run comes by its finished students again."""
         if all(stored.key != row.key for stored in self.rows()):
             append_row(self.results, row)
+
+
+class ProgressFile:
+    """How far a run is, in ``progress.json`` of its folder, for a page that watches it."""
+
+    def __init__(self, folder: str | Path | None) -> None:
+        self._path = None if folder is None else Path(folder) / PROGRESS
+        self._began = time.monotonic()
+        self._written = -math.inf
+
+    def write(self, told: str, done: int, total: int) -> None:
+        """At most once a second; the time left is estimated from the time so far."""
+        now = time.monotonic()
+        if self._path is None or (now - self._written < 1 and done < total):
+            return
+        self._written = now
+        left = (now - self._began) / done * (total - done) if done else None
+        content = {"told": told, "done": done, "total": total, "seconds_left": left}
+        write_atomic(self._path, orjson.dumps(content))
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,44 @@
       },
     );
   };
-  for (const { key, spec } of JSON.parse(document.getElementById("chart-data").textContent)) {
-    const place = document.getElementById(key);
-    const fold = place.closest("details.folded");
-    if (fold && !fold.open) fold.addEventListener("toggle", () => draw(place, spec), { once: true });
-    else draw(place, spec);
-  }
+  const drawAll = () => {
+    for (const { key, spec } of JSON.parse(document.getElementById("chart-data").textContent)) {
+      const place = document.getElementById(key);
+      const fold = place.closest("details.folded");
+      if (fold && !fold.open) fold.addEventListener("toggle", () => draw(place, spec), { once: true });
+      else draw(place, spec);
+    }
+  };
+
+  // A click on a column's name sorts by it; another click turns the order round.
+  const value = (row, column) => {
+    const text = row.cells[column].textContent.trim();
+    const number = parseFloat(text.replace(/[, ]/g, "").replace("−", "-"));
+    return Number.isNaN(number) ? text.toLowerCase() : number;
+  };
+  const compare = (a, b) => {
+    if (typeof a === typeof b) return typeof a === "number" ? a - b : a.localeCompare(b);
+    return typeof a === "number" ? -1 : 1;
+  };
+  const makeSortable = (table) => {
+    const body = table.tBodies[0];
+    if (body.rows.length < 2) return;
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = head.textContent;
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") !== "descending" && column > 0;
+        const up = column === 0 && head.getAttribute("aria-sort") === "ascending";
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        const sign = down || up ? -1 : 1;
+        head.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
+        const rows = [...body.rows].sort((a, b) => sign * compare(value(a, column), value(b, column)));
+        body.append(...rows);
+      });
+    });
+  };
 
   const store = (value) => {
     try {
@@ -47,8 +79,9 @@
   system.addEventListener("change", name);
   name();
 
-  const search = document.getElementById("search");
-  if (search) {
+  const makeSearchable = () => {
+    const search = document.getElementById("search");
+    if (!search) return;
     const cards = [...document.querySelectorAll("#cards > li")];
     const texts = cards.map((card) => card.textContent.toLowerCase().replace(/\s+/g, " "));
     const list = document.getElementById("cards");
@@ -76,18 +109,45 @@
     search.addEventListener("input", filter);
     search.form.addEventListener("submit", (event) => event.preventDefault());
     filter();
-  }
+  };
 
+  const setUp = () => {
+    drawAll();
+    document.querySelectorAll("table[data-sortable]").forEach(makeSortable);
+    makeSearchable();
+  };
+  setUp();
+
+  // A watched page takes over a newer self in place: what is open stays open, and nothing jumps.
+  const takeOver = async () => {
+    const text = await (await fetch("./", { cache: "no-store" })).text();
+    const content = new DOMParser().parseFromString(text, "text/html").getElementById("content");
+    const open = [...document.querySelectorAll("details[open]")].map((one) => one.closest("section, figure")?.id);
+    const words = document.getElementById("search")?.value;
+    const top = scrollY;
+    document.getElementById("content").replaceWith(document.adoptNode(content));
+    document.querySelectorAll("details").forEach((one) => {
+      const id = one.closest("section, figure")?.id;
+      if (id && open.includes(id)) one.open = true;
+    });
+    if (words) document.getElementById("search").value = words;
+    setUp();
+    scrollTo(0, top);
+  };
   if ("live" in document.body.dataset) {
     let seen = null;
+    const bar = document.querySelector("#progress progress");
+    const told = document.querySelector("#progress p");
     const look = async () => {
       try {
         const state = await (await fetch("state", { cache: "no-store" })).json();
-        document.getElementById("progress").textContent = state.progress;
-        if (seen !== null && state.version !== seen) location.reload();
+        told.textContent = state.progress;
+        bar.hidden = state.done === null;
+        if (state.done !== null) bar.value = state.done;
+        if (seen !== null && state.version !== seen) await takeOver();
         seen = state.version;
       } catch {
-        document.getElementById("progress").textContent = "No longer watched.";
+        told.textContent = "The page is no longer being served.";
       }
       setTimeout(look, 2000);
     };

@@ -1,0 +1,291 @@
+"""The sections of a page: the comparison, the teacher's quality, details and provenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from noisyteacher.bench.gold_sizes import (
+    sizes_table,
+    sizes_title,
+    sizes_verdict,
+    summarize,
+    teacher_estimate,
+)
+from noisyteacher.bench.result_lines import HEADER, Line, cells
+from noisyteacher.report.openings import make_opening
+from noisyteacher.report.page_source import (
+    ACCURACIES_IN_WORDS,
+    PageSource,
+    caption,
+    facts,
+    plain,
+    progress,
+)
+from noisyteacher.report.parts import Chart, Page, Section, Table, short_name, short_names
+from noisyteacher.runs.comparison import Comparison, confused_classes, data_address
+
+_MOST_CLASS_ROWS = 200
+_OFTEN_SHARED = ("passes", "labeled", "epochs", "n")
+
+
+def make_page(source: PageSource, live: bool = False, charts: bool = True) -> Page:
+    """All that is known of a run, or of one audit; without ``charts`` in tables and pictures."""
+    draw = _drawing() if charts else None
+    sections: list[Section | None] = []
+    if source.rows:
+        sections.append(_comparison(source, draw))
+    if source.sizes:
+        sections.append(_sizes(source, draw))
+    for i, (heading, audit) in enumerate(source.audits.items()):
+        sections += [
+            _audit(heading, audit, draw, folded=i > 0),
+            _classes(heading, audit, folded=i > 0),
+        ]
+    if draw is None and source.pictures:
+        sections.append(_pictures(source))
+    if draw is not None and source.rows:
+        sections.append(_training(source, draw))
+    if source.comparison is not None:
+        sections += [_confusions(source.comparison, draw), _disagreements(source.comparison)]
+    sections.append(_provenance(source))
+    shown = [section for section in sections if section is not None]
+    told = progress(source) if live else ""
+    return Page(source.title, _kind(source), make_opening(source, live), shown, live, told)
+
+
+def _kind(source: PageSource) -> str:
+    if source.sizes:
+        return "Demo"
+    if source.about or plain(source.recipe.get("name", "")) == "distill":
+        return "Distillation"
+    return "Benchmark" if source.recipe or source.rows else "Audit"
+
+
+def _drawing() -> Drawing:
+    """The modules that need the extra ``[report]``."""
+    from noisyteacher.report import audit_charts, charts
+
+    return Drawing(charts, audit_charts)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The functions that draw students and audits."""
+
+    students: Any
+    audits: Any
+
+
+def _comparison(source: PageSource, draw: Drawing | None) -> Section:
+    found, candidates = source.lines, _candidates(source.about)
+    tested = any(cell is not None for line in found for cell in line.accuracy.values())
+    if candidates:
+        return Section("Comparison", tables=candidates)
+    if not tested:
+        return Section("Comparison", texts=["No student was measured on test rows."])
+    charts = []
+    if draw is not None:
+        # One dot plot for several sizes would mix them up.
+        several = len({line.labeled for line in found}) > 1
+        drawn = draw.students.draw_by_size if several else draw.students.draw_accuracies
+        charts = [chart for chart in [drawn(found)] if chart is not None]
+    table = _accuracies(found)
+    return Section("Comparison", texts=[ACCURACIES_IN_WORDS], tables=[table], charts=charts)
+
+
+def _accuracies(found: list[Line]) -> Table:
+    """What all lines share stands in the caption: a phone has little room."""
+    short = short_names(line.name for line in found)
+    columns = dict(zip(HEADER, zip(*map(cells, found), strict=True), strict=True))
+    columns["method"] = tuple(short[line.name] for line in found)
+    shared = {n: columns.pop(n)[0] for n in _OFTEN_SHARED if len(set(columns[n])) == 1}
+    common = "".join(f", {name} {value}" for name, value in shared.items() if value)
+    table = list(zip(*columns.values(), strict=True))
+    last = [-1.0 if x.accuracy["last"] is None else x.accuracy["last"].mean for x in found]
+    best = (
+        last.index(max(last)) if len({x.labeled for x in found}) == 1 and len(found) > 1 else None
+    )
+    return Table(
+        f"Test accuracy in percent{common}",
+        tuple(columns),
+        table,
+        [line.name for line in found],
+        best,
+    )
+
+
+def _candidates(about: dict[str, Any]) -> list[Table]:
+    """A distillation judges on held-out gold rows, with or without a test part."""
+    if "table" in about:
+        told = about["table"]
+        full = [str(row[0]) for row in told["rows"]]
+        short = short_names(full)
+        rows = [(short[str(row[0])], *map(str, row[1:])) for row in told["rows"]]
+        scores = [-1.0 if row[0] == "the teacher" else float(row[1]) for row in rows]
+        best = scores.index(max(scores)) if scores else None
+        return [Table(told["title"], tuple(told["header"]), rows, full, best)]
+    rows = [  # of a student that 0.1.0 made
+        (
+            str(one["candidate"]),
+            f"{one['accuracy_on_S']:.2f}",
+            "" if one["accuracy_on_test"] is None else f"{one['accuracy_on_test']:.2f}",
+            f"{one['seconds']:.1f}",
+            "yes" if one["kept"] else "",
+        )
+        for one in about.get("candidates", ())
+    ]
+    header = ("student", "S, %", "test, %", "seconds", "kept")
+    return [Table("Students as judged on the selection set S", header, rows)] if rows else []
+
+
+def _sizes(source: PageSource, draw: Drawing | None) -> Section:
+    """A demo's students with few and with many gold rows."""
+    header, rows = sizes_table(source.sizes)
+    texts = [sizes_verdict(source.sizes)]
+    table = Table(sizes_title(source.sizes), tuple(header), [tuple(row) for row in rows])
+    if draw is not None:
+        points, teacher = summarize(source.sizes), teacher_estimate(source.sizes)
+        chart = draw.students.draw_gold_sizes(points, teacher, table)
+        return Section("When a teacher pays", texts=texts, charts=[chart])
+    pictures = [p for p in source.pictures if p.stem == "gold-rows"]
+    shown = [(caption(path), data_address("png", path.read_bytes())) for path in pictures]
+    return Section("When a teacher pays", texts=texts, tables=[table], pictures=shown)
+
+
+def _training(source: PageSource, draw: Drawing) -> Section | None:
+    charts = draw.students.draw_curves(source.rows)
+    return Section("Training", charts=charts) if charts else None
+
+
+def _pictures(source: PageSource) -> Section | None:
+    """What a run drew while it went on, for pages without charts."""
+    shown = [
+        (caption(path), data_address("png", path.read_bytes()))
+        for path in source.pictures
+        if path.stem != "gold-rows"
+    ]
+    return Section("Pictures", pictures=shown) if shown else None
+
+
+def _provenance(source: PageSource) -> Section | None:
+    log, told = source.log, facts(source)
+    if not (log.commands or log.notes or told):
+        return None
+    return Section("Provenance", commands=log.commands, facts=told, items=log.notes)
+
+
+# -- the audit ------------------------------------------------------------------------------------
+
+
+def _audit(heading: str, audit: dict[str, Any], draw: Drawing | None, folded: bool) -> Section:
+    numbers, advice = audit["numbers"], audit["recommendation"]
+    drawn: list[Chart | None] = [] if draw is None else draw.audits.draw_audit(numbers)
+    return Section(
+        heading,
+        texts=[f"The audit recommends {advice['method']}."],
+        facts=_audit_facts(numbers),
+        warnings=[one["text"] for one in audit["findings"] if one["warning"]],
+        items=[
+            *(one["text"] for one in audit["findings"] if not one["warning"]),
+            *advice["reasons"],
+        ],
+        charts=[chart for chart in drawn if chart is not None],
+        folded=folded,
+    )
+
+
+def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    quality, trust = numbers["quality"], numbers["trust"]
+    found = [
+        ("Teacher", numbers["teacher"] or "unnamed"),
+        ("Gold rows and pool", f"{numbers['val_rows']:,} and {numbers['pool_rows']:,}"),
+        ("Accuracy on the gold rows", _interval(quality["accuracy"], ".1%")),
+        ("Best temperature", _interval(quality["temperature"], ".2f")),
+    ]
+    for key, name in (
+        ("log_loss", "Log-loss"),
+        ("brier", "Brier score"),
+        ("ece", "Calibration error"),
+    ):
+        after = f"; at that temperature {quality['after'][key]['value']:.3f}"
+        found.append((name, _interval(quality["before"][key], ".3f") + after))
+    found += [
+        ("Mean α over the pool", _interval(trust["mean_alpha"], ".3f")),
+        ("Pool at the lower bound of α", _interval(trust["share_at_lower_bound"], ".1%")),
+        ("The pool is worth, in gold labels", _interval(trust["effective_labels"], ",.0f")),
+    ]
+    if numbers.get("probe") is not None:  # of an audit that 0.1.0 made
+        found.append(("Gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
+    if numbers.get("comparison") is not None:
+        found.append(("Gold labels alone", _interval(numbers["comparison"]["gold_only"], ".1%")))
+    return found
+
+
+def _interval(value: dict[str, float], form: str) -> str:
+    number, low, high = (format(value[end], form) for end in ("value", "low", "high"))
+    return f"{number} ({low} to {high})"
+
+
+def _classes(heading: str, audit: dict[str, Any], folded: bool) -> Section:
+    """Least right first."""
+    classes = audit["numbers"]["per_class"]["classes"]
+    seen = [c for c in classes if c["gold_rows"] or c["predicted_rows"]]
+    worst = sorted(seen, key=lambda c: 2.0 if c["precision"] is None else c["precision"])
+    rows = [
+        (
+            c["name"],
+            str(c["gold_rows"]),
+            str(c["predicted_rows"]),
+            _percent(c["precision"]),
+            _percent(c["recall"]),
+            _percent(c["gold_share"]),
+            _percent(c["pool_share"]),
+            c["confused_with"] or "",
+        )
+        for c in worst[:_MOST_CLASS_ROWS]
+    ]
+    header = (
+        *("class", "gold rows", "predicted", "precision", "recall"),
+        *("share of gold rows", "share of the pool", "most often confused with"),
+    )
+    left_out = len(worst) - len(rows)
+    more = f"; {left_out} classes with higher precision are left out" if left_out else ""
+    table = Table(
+        f"The teacher on the gold rows and in the pool, lowest precision first{more}", header, rows
+    )
+    return Section(f"{heading} by class", tables=[table], folded=folded)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+# -- teacher and student --------------------------------------------------------------------------
+
+
+def _confusions(comparison: Comparison, draw: Drawing | None) -> Section | None:
+    if draw is None:
+        return None
+    shown = confused_classes(comparison.confusions, len(comparison.classes))
+    drawn = [
+        draw.students.draw_confusion(one, comparison.classes, shown)
+        for one in comparison.confusions
+    ]
+    charts = [chart for chart in drawn if chart is not None]
+    if not charts:
+        return None
+    texts = [f"The student is {short_name(comparison.student)}."]
+    return Section("Confusion matrices", texts=texts, charts=charts)
+
+
+def _disagreements(comparison: Comparison) -> Section:
+    share = comparison.disagreements / max(1, comparison.rows)
+    text = (
+        f"Teacher and student ({short_name(comparison.student)}) disagree on "
+        f"{comparison.disagreements:,} of {comparison.rows:,} rows of {comparison.rows_of} "
+        f"({share:.1%})."
+    )
+    if len(comparison.examples) < comparison.disagreements:
+        text += f" These are the {len(comparison.examples)} on which the teacher is most confident."
+    return Section("Disagreements", texts=[text], comparison=comparison)
