@@ -90,7 +90,7 @@ def test_a_class_called_script_stays_text(visit: Visit) -> None:
     assert any(name in tooltip.inner_text() for name in CLASSES)
     assert visit.page.evaluate("window.hacked") is None
     assert EVIL in visit.page.locator("main").inner_text()
-    assert visit.page.locator("main script").count() == 0
+    assert visit.page.locator("main script:not(#chart-data)").count() == 0
 
 
 def axis_labels(visit: Visit) -> list[str]:

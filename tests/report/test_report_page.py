@@ -211,7 +211,7 @@ def test_a_distillation_tells_its_verdict(tmp_path: Path) -> None:
 
 
 def test_the_page_of_a_cross_fit_opens_with_its_headline_and_three_figures(tmp_path: Path) -> None:
-    write_rows(tmp_path, [row("GoldOnly()"), row("SLaM(hard=True)")])
+    write_rows(tmp_path, [row("GoldOnly()"), row("SLaM()")])
     about = {
         "headline": f"The labels of {EVIL} were worth it.",
         "figures": {

@@ -18,6 +18,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.report.page import has_extra
 from noisyteacher.report.watch import PageServer
 from noisyteacher.runs import Row, read_rows
+from noisyteacher.runs.folder import ProgressFile
 
 pytestmark = pytest.mark.skipif(
     not has_extra(), reason="charts need the extra [report]: altair, vl-convert, jinja2"
@@ -59,7 +60,7 @@ def test_the_page_follows_the_run(server: PageServer) -> None:
     after = orjson.loads(get(server, "/state")[1])
     assert after["version"] != before["version"]
     assert after["progress"] == (
-        "1 students have finished. Last heard of: next_one, epoch 7, loss 0.25, test accuracy 81.5."
+        "1 students have finished. Training next_one: epoch 7, loss 0.25, test accuracy 81.5."
     )
     assert "SLaM()" in get(server, "/")[1]
     assert orjson.loads(get(server, "/state")[1]) == after
@@ -130,3 +131,35 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
     assert out.exists()
     result = CliRunner().invoke(app, [str(tmp_path), "--out", str(out), "--watch"])
     assert isinstance(result.exception, InputError)
+
+
+def test_progress_has_a_share_and_the_time_left(server: PageServer, monkeypatch) -> None:
+    assert orjson.loads(server.state())["done"] is None
+    now = [100.0]
+    monkeypatch.setattr("noisyteacher.runs.folder.time.monotonic", lambda: now[0])
+    saved = ProgressFile(server.run)
+    now[0] = 110.0
+    saved.write("Cross-fitting SLaM(), fold 2", 5, 20)
+    state = orjson.loads(server.state())
+    assert state["done"] == 0.25
+    assert state["progress"] == "Cross-fitting SLaM(), fold 2: 5 of 20 steps, about 30 s left."
+    now[0] = 110.5
+    saved.write("too soon", 6, 20)
+    assert orjson.loads(server.state()) == state
+    saved.write("Cross-fitting has finished", 20, 20)
+    assert orjson.loads(server.state())["done"] == 1
+    (server.run / "progress.json").write_text("{")
+    assert orjson.loads(server.state())["done"] is None
+
+
+def test_without_a_folder_nothing_is_written() -> None:
+    ProgressFile(None).write("anything", 1, 2)
+
+
+def test_open_shows_the_page_in_the_browser(tmp_path: Path, monkeypatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    write_rows(tmp_path, [row("SLaM()")])
+    result = CliRunner().invoke(app, [str(tmp_path), "--html", str(tmp_path / "a.html"), "--open"])
+    assert result.exit_code == 0, result.output
+    assert opened == [str(tmp_path / "a.html")]

@@ -16,6 +16,7 @@ from noisyteacher.auditing.gold_comparison import GoldInputs, Inputs, read_input
 from noisyteacher.auditing.measurements import Case, Numbers, measure
 from noisyteacher.auditing.recommend import Recommendation, recommend
 from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning, first_few
+from noisyteacher.core.notebook import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.io.classes import class_numbers
 from noisyteacher.io.ids import IdLookup, check_unique, clean_ids
@@ -64,6 +65,17 @@ class Audit:
             f"pool_rows={numbers.pool_rows}, accuracy={numbers.quality.accuracy.value:.3f}, "
             f"warnings={len(self.warnings)}, recommended={self.recommendation.method!r})"
         )
+
+    def _repr_html_(self) -> str:
+        numbers, right = self.numbers, self.numbers.quality.accuracy
+        facts = [
+            ("Gold rows", f"{numbers.val_rows:,}"),
+            ("Pool rows", f"{numbers.pool_rows:,}"),
+            ("Accuracy", f"{right.value:.1%} ({right.low:.1%} to {right.high:.1%})"),
+            ("Recommended method", repr(self.recommendation.method)),
+            *(("Warning" if one.warning else "Finding", one.text) for one in self.findings),
+        ]
+        return notebook_html(f"Audit of {numbers.teacher or 'a teacher'}", facts=facts)
 
 
 def _plain(value: Any) -> Any:

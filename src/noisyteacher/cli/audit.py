@@ -10,10 +10,12 @@ import typer
 
 from noisyteacher.cli.common import (
     FILES,
+    OUTPUT,
     RUNNING,
     IdColumn,
     Json,
     LabelColumn,
+    Open,
     Seed,
     TextColumn,
     say_first,
@@ -116,6 +118,11 @@ def audit(
         ),
     ] = 1000,
     seed: Seed = 0,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write the audit as a page to this file.", rich_help_panel=OUTPUT),
+    ] = None,
+    open_page: Open = False,
     json: Json = False,
 ) -> None:
     """Measure a teacher on your gold labels, before you train anything.
@@ -134,7 +141,10 @@ def audit(
     from noisyteacher.auditing import read_gold
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.pipeline import FileOptions
+    from noisyteacher.report import write_audit_page
 
+    if open_page and html is None:
+        raise InputError("--open needs a page to open: name its file with --html.")
     if embeddings and inputs:
         raise InputError("Use either --inputs or --embeddings, not both.")
     labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())
@@ -163,10 +173,18 @@ def audit(
             replicates=replicates,
             seed=seed,
         )
+    if html is not None:
+        write_audit_page(result.to_dict(), html)
     if json:
         typer.echo(orjson.dumps(result.to_dict()).decode())
+    else:
+        typer.echo(result.summary())
+        if html is not None:
+            typer.echo(f"Page: {html}")
+    if open_page:
+        typer.launch(str(html))
+    if json:
         return
-    typer.echo(result.summary())
     files = ("--gold", gold, "--pool", "POOL", "--labels", store)
     say_next("noisyteacher", "distill", *files, "--out", "runs/student")
 

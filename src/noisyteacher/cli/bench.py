@@ -23,8 +23,10 @@ from noisyteacher.cli.common import (
     TEACHER,
     TRAINING,
     Device,
+    Html,
     Json,
     Minutes,
+    Open,
     json_line,
     results_table,
     say_first,
@@ -267,6 +269,8 @@ def bench(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    html: Html = None,
+    open_page: Open = False,
     json: Json = False,
 ) -> None:
     """Run one of the paper's experiments: a teacher, its stored labels, and one row per student.
@@ -310,7 +314,7 @@ def bench(
         return
     if not quick and not allow_dirty:
         _refuse_uncommitted_source()
-    _run(chosen, folder, options, json)
+    _run(chosen, folder, options, html, open_page, json)
 
 
 def _refuse_uncommitted_source() -> None:
@@ -323,9 +327,18 @@ def _refuse_uncommitted_source() -> None:
         )
 
 
-def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
+def _run(
+    recipe: Recipe,
+    folder: Path,
+    options: dict[str, Any],
+    html: Path | None,
+    open_page: bool,
+    json: bool,
+) -> None:
     from noisyteacher.bench import run_recipe
+    from noisyteacher.bench.bench_verdict import bench_verdict
     from noisyteacher.bench.plan import missing_students, stopped_students
+    from noisyteacher.bench.result_lines import lines
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
 
@@ -334,7 +347,9 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
         return
     if rows:
         record_command(folder, this_command())
-        write_run_page(folder)
+        page = write_run_page(folder, html)
+        if open_page:
+            typer.launch(str(page))
     if json:
         for row in rows:
             typer.echo(json_line(row))
@@ -342,6 +357,8 @@ def _run(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> N
     console = wide_console()
     if rows:
         console.print(results_table(rows))
+        told = bench_verdict(lines(rows))
+        console.print(told, soft_wrap=True, highlight=False, markup=False)
     stopped = stopped_students(recipe, rows, folder)
     for name, reason in stopped.items():
         console.print(f"{name} has no result, because {reason}.", soft_wrap=True)

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -21,7 +22,6 @@ from typer.core import TyperCommand, TyperOption
 from noisyteacher.core.errors import NoisyTeacherWarning, warn
 
 if TYPE_CHECKING:
-    from noisyteacher.bench.result_lines import Line
     from noisyteacher.runs import Row
 
 # The panels of `--help`, in the order in which a user needs them.
@@ -73,6 +73,17 @@ Minutes = Annotated[
         help="Stop cleanly after this many minutes. The same command continues the run.",
         rich_help_panel=RUNNING,
     ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the page to this file (default: report.html in the folder of the run).",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Open = Annotated[
+    bool,
+    typer.Option("--open", help="Open the page in the browser at the end.", rich_help_panel=OUTPUT),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="The random seed.", rich_help_panel=RUNNING)]
 Overwrite = Annotated[
@@ -201,27 +212,3 @@ def results_table(rows: Sequence[Row]) -> Table:
     known = ", ".join(f"{accuracy:.2f}" for accuracy in teacher_accuracies(found))
     title += [f"teacher {known}"] if known else []
     return text_table(", ".join(title), list(columns), list(zip(*columns.values(), strict=True)))
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """One plain sentence: how the best student with a teacher compares with gold only."""
-    from noisyteacher.bench.result_lines import lines
-
-    found = lines(rows)
-    with_teacher = [line for line in found if line.distillation is not None]
-    gold = [line for line in found if line.method.startswith("GoldOnly")]
-    if not with_teacher or not gold:
-        return ""
-    best, floor = max(with_teacher, key=_last), max(gold, key=_last)
-    gap = _last(best) - _last(floor)
-    if gap < 0:
-        return (
-            f"Gold labels alone do better: {_last(floor):.2f} against {_last(best):.2f} for "
-            f"{best.name}. With this many gold labels the teacher is not worth its noise."
-        )
-    return f"{best.name} is {gap:.2f} points above gold labels alone ({_last(floor):.2f})."
-
-
-def _last(line: Line) -> float:
-    cell = line.accuracy["last"]
-    return cell.mean if cell is not None else float("-inf")

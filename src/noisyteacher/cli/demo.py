@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisyteacher.cli.common import json_line, text_table, this_command, wide_console
+from noisyteacher.cli.common import (
+    OUTPUT,
+    RUNNING,
+    Html,
+    Json,
+    Open,
+    Seed,
+    json_line,
+    say_first,
+    say_next,
+    text_table,
+    this_command,
+    wide_console,
+)
 
 if TYPE_CHECKING:
     from noisyteacher.bench.gold_sizes import DigitsSplit
@@ -20,15 +33,19 @@ GOLD_ROWS = 50  # of the distillation
 
 
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    out: Annotated[
+        Path, typer.Option(help="The folder for the results.", rich_help_panel=OUTPUT)
+    ] = Path("runs/demo"),
     splits: Annotated[
-        int, typer.Option(min=1, help="Random splits behind each point of the chart.")
+        int,
+        typer.Option(
+            min=1, help="The number of random splits behind the chart.", rich_help_panel=RUNNING
+        ),
     ] = 10,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser at the end.")
-    ] = False,
+    seed: Seed = 0,
+    html: Html = None,
+    open_page: Open = False,
+    json: Json = False,
 ) -> None:
     """Distill a naive Bayes teacher on handwritten digits, and show when a teacher pays.
 
@@ -37,7 +54,7 @@ def demo(
     gold labels are compared on ten random splits. The page shows both. The same seed gives the same
     numbers; an interrupted demo continues when it is started again.
     """
-    typer.echo("Handwritten digits, a naive Bayes teacher and linear students.", err=True)
+    say_first("Training on handwritten digits.", quiet=json)
     from noisyteacher.bench.gold_sizes import draw_gold_sizes, one_thread, run_sizes
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.report import write_run_page
@@ -54,7 +71,7 @@ def demo(
             )
         draw_gold_sizes(rows, out / "pictures" / "gold-rows")
         record_command(out, this_command())
-        page = write_run_page(out)
+        page = write_run_page(out, html)
     if json:
         typer.echo(json_line(_outcome(done, rows, page)))
     else:
@@ -125,4 +142,4 @@ def _show(done: Distilled, rows: list[Row], page: Path) -> None:
     console.print(text_table(sizes_title(rows), header, lines))
     console.print(sizes_verdict(rows), soft_wrap=True, markup=False)
     console.print(f"Page: {page}", soft_wrap=True, markup=False)
-    console.print("Next: noisyteacher distill --help", soft_wrap=True, markup=False)
+    say_next("noisyteacher", "distill", "--help")

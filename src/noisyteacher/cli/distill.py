@@ -15,11 +15,13 @@ from noisyteacher.cli.common import (
     TEACHER,
     TRAINING,
     Device,
+    Html,
     IdColumn,
     ImageSize,
     Json,
     LabelColumn,
     Minutes,
+    Open,
     Seed,
     TextColumn,
     json_line,
@@ -220,6 +222,8 @@ def distill(
     device: Device = None,
     minutes: Minutes = None,
     seed: Seed = 0,
+    html: Html = None,
+    open_page: Open = False,
     json: Json = False,
 ) -> None:
     """Train a student on your gold labels and on the teacher's labels of the pool.
@@ -233,7 +237,7 @@ def distill(
     say_first("Reading the examples and the teacher's labels.", quiet=json)
     from noisyteacher.labels.importers import parse_classes
     from noisyteacher.methods import import_method
-    from noisyteacher.pipeline import DistillSettings, FileOptions, gather, run_distill
+    from noisyteacher.pipeline import DistillSettings, FileOptions, Unfinished, gather, run_distill
     from noisyteacher.pipeline.defaults import named_student
 
     if teacher_saw_gold and val is None:
@@ -269,10 +273,14 @@ def distill(
         )
         say(_sizes_in_words(task))
         done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
-    _show(done, out, notes, json)
+    _show(done, out, notes, html, json)
+    if open_page and not isinstance(done, Unfinished):
+        typer.launch(str(html or out / "report.html"))
 
 
-def _show(done: Distilled | Unfinished, out: Path, notes: list[str], json: bool) -> None:
+def _show(
+    done: Distilled | Unfinished, out: Path, notes: list[str], html: Path | None, json: bool
+) -> None:
     from noisyteacher.pipeline import Unfinished
 
     if isinstance(done, Unfinished):
@@ -280,7 +288,7 @@ def _show(done: Distilled | Unfinished, out: Path, notes: list[str], json: bool)
         text += "Run the same command again to continue."
         typer.echo(json_line({"finished": False, "trained": done.trained}) if json else text)
         return
-    page = _write_report(done, out, notes)
+    page = _write_report(done, out, notes, html)
     if json:
         outcome = {"student": str(out / "student"), "report": str(page), "notes": notes}
         typer.echo(json_line(outcome | done.student.about))
@@ -292,7 +300,7 @@ def _show(done: Distilled | Unfinished, out: Path, notes: list[str], json: bool)
     say_next("noisyteacher", "predict", out / "student", "NEW", "--out", "predictions.csv")
 
 
-def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
+def _write_report(done: Distilled, out: Path, notes: list[str], html: Path | None) -> Path:
     from noisyteacher.bench.figures import draw_alpha_curve
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
@@ -304,7 +312,7 @@ def _write_report(done: Distilled, out: Path, notes: list[str]) -> Path:
         stem = out / "pictures" / "alpha"
         draw_alpha_curve(done.noise, task.labels.take(task.ids[rows]), task.y[rows], stem)
     record_command(out, this_command(), [_sizes_in_words(task), *notes])
-    return write_run_page(out)
+    return write_run_page(out, html)
 
 
 def _table(done: Distilled) -> Table:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import json_line
+from noisyteacher.cli.common import OUTPUT, Json, Open, json_line
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Examples:** `noisyteacher report runs/demo` · `noisyteacher report runs/demo --watch`"
@@ -21,27 +21,39 @@ def report(
         ),
     ],
     watch: Annotated[
-        bool, typer.Option("--watch", help="Serve the page here, and refresh it as the run goes.")
+        bool,
+        typer.Option("--watch", help="Serve the page and update it while the run continues."),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="The page: report.html in the folder, unless given.")
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            "--out",
+            help="Write the page to this file (default: report.html in the folder of the run).",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --watch; 0: any free one.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the page's place as JSON.")] = False,
+    open_page: Open = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port for --watch; 0 picks a free one.")
+    ] = 0,
+    json: Json = False,
 ) -> None:
-    """Write one HTML file that needs no network: tables, charts, and a search of disagreements.
+    """Write the page of a run or an audit: one HTML file that needs no network.
 
-    Charts need `pip install noisyteacher[report]`; without it a run's page has tables and pictures.
-    With --watch the page is served to this machine's browser alone, until Ctrl-C.
+    Interactive charts need `pip install noisyteacher[report]`; without it the page has tables and
+    pictures. With --watch the page is served to this machine's browser only, until Ctrl-C.
     """
     if watch:
         from noisyteacher.report.watch import watch as serve
 
-        if out is not None or json:
-            raise InputError("--watch writes no file; leave out --out and --json.")
-        serve(run, port, typer.echo)
+        if html is not None or json:
+            raise InputError("--watch writes no file: leave out --html and --json.")
+        serve(run, port, typer.echo, open_page=open_page)
         return
     from noisyteacher.report import write_run_page
 
-    page = write_run_page(run, out)
+    page = write_run_page(run, html)
     typer.echo(json_line({"report": str(page)}) if json else f"Page: {page}")
+    if open_page:
+        typer.launch(str(page))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from noisyteacher.core.errors import InputError, first_few, warn
+from noisyteacher.core.notebook import notebook_html
 from noisyteacher.io.classes import check_text, clean_classes
 from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
 from noisyteacher.labels import store
@@ -269,6 +270,17 @@ class TeacherLabels(Record):
         kept = "all" if self.k == self.num_classes else f"top {self.k}"
         extras = "".join(f", {name}" for name in self.extras)
         return f"TeacherLabels({len(self)} rows, {kept} of {self.num_classes} classes{extras})"
+
+    def _repr_html_(self) -> str:
+        first = self.at(slice(0, 5))
+        top = first.probs.max(1)
+        rows = [
+            (str(key), self.classes[c], f"{p:.3f}")
+            for key, c, p in zip(first.ids.tolist(), first.hard.tolist(), top.tolist(), strict=True)
+        ]
+        named = f"Teacher: {self.teacher}. " if self.teacher else ""
+        text = f"{named}The first rows, each with its most probable class:"
+        return notebook_html(repr(self), text, header=("id", "class", "probability"), rows=rows)
 
 
 def _unique_ids(ids: IdsLike) -> npt.NDArray[Any]:

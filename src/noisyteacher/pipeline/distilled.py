@@ -15,8 +15,9 @@ from scipy.special import softmax
 
 from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
-from noisyteacher.choose.verdict import percent, shares_note, verdict
+from noisyteacher.choose.verdict import headline, key_figures, percent, shares_note, verdict
 from noisyteacher.core.machine import versions
+from noisyteacher.core.notebook import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.pipeline.candidates import FLOOR
@@ -74,6 +75,13 @@ class Distilled:
     tested: Mapping[str, float]
     seconds: float
     folder: Path | None = field(default=None)
+
+    def __repr__(self) -> str:
+        return f"Distilled({self.task.name!r}, {self.student!r}, folder={str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        return notebook_html(repr(self), self.verdict(), header=table["header"], rows=table["rows"])
 
     @property
     def kept(self) -> str:
@@ -139,9 +147,11 @@ class Distilled:
 
     def about(self, hardware: str) -> dict[str, Any]:
         """The account for the student's config, card and page."""
-        labels = self.task.labels
+        labels, found = self.task.labels, self.choice
         return {
             "kept": self.kept,
+            "headline": headline(found.gain, found.rows),
+            "figures": key_figures(found.score, found.gold_only, found.teacher, found.gain),
             "verdict": self.verdict(),
             "sizes": self.task.sizes,
             "teacher": {

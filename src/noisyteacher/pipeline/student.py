@@ -35,6 +35,7 @@ from noisyteacher.core.integrity import (
     sealed_json,
 )
 from noisyteacher.core.locks import hold_lock
+from noisyteacher.core.notebook import notebook_html
 from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
 from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import RawInputs
@@ -106,6 +107,11 @@ class Student:
 
     def __repr__(self) -> str:
         return f"Student({self.spec!r}, {self.inputs.kind}, {len(self.classes)} classes)"
+
+    def _repr_html_(self) -> str:
+        table = self.about.get("table") or {"header": (), "rows": ()}
+        verdict = str(self.about.get("verdict", ""))
+        return notebook_html(repr(self), verdict, header=table["header"], rows=table["rows"])
 
 
 def save_student(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import webbrowser
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -125,10 +126,14 @@ class _Handler(BaseHTTPRequestHandler):
         """A page that asks every two seconds is no news."""
 
 
-def watch(run: str | Path, port: int = 0, say: Callable[[str], None] = print) -> None:
+def watch(
+    run: str | Path, port: int = 0, say: Callable[[str], None] = print, *, open_page: bool = False
+) -> None:
     """Serve the page until Ctrl-C."""
     with PageServer(run, port) as server:
-        say(f"Watching {run} at {server.address} (Ctrl-C stops)")
+        say(f"Watching {run} at {server.address} (press Ctrl-C to stop)")
+        if open_page:
+            webbrowser.open(server.address)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from safetensors.numpy import load, save
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.integrity import check_tensors, read_json, seal_tensors, sealed_json
+from noisyteacher.core.notebook import notebook_html
 
 COMPARISON = "comparison.json"
 _MOST_ROWS = 5_000
@@ -88,6 +89,17 @@ class Comparison:
     disagreements: int
     confusions: list[Confusion]
     examples: list[Example]
+
+    def __repr__(self) -> str:
+        return (
+            f"Comparison({self.student!r}, {self.disagreements} disagreements in {self.rows} rows "
+            f"of {self.rows_of})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(e.id, e.teacher, e.student, e.truth or "", e.text or "") for e in self.examples]
+        header = ("id", "teacher", "student", "truth", "text")
+        return notebook_html(repr(self), header=header, rows=rows[:10])
 
     def save(self, folder: str | Path) -> None:
         write_atomic(Path(folder) / COMPARISON, sealed_json(asdict(self), 0))
