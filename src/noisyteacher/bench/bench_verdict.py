@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from noisyteacher.bench.result_lines import Line, lead
 
@@ -16,32 +17,53 @@ def best_lines(found: Sequence[Line]) -> tuple[Line | None, Line | None]:
 
 
 def bench_verdict(found: Sequence[Line]) -> str:
-    """A sentence for each number of gold labels; empty where there is nothing to compare."""
+    """One sentence, over all numbers of gold labels; empty where there is nothing to compare."""
     sizes = sorted({line.labeled for line in found})
-    told = [_verdict([line for line in found if line.labeled == size]) for size in sizes]
-    return " ".join(sentence for sentence in told if sentence)
-
-
-def _verdict(found: Sequence[Line]) -> str:
-    floor, best = best_lines(found)
-    if floor is None or best is None:
+    pairs = [best_lines([line for line in found if line.labeled == size]) for size in sizes]
+    gaps = [_Gap(floor, best) for floor, best in pairs if floor is not None and best is not None]
+    if not gaps:
         return ""
-    gap = lead(best, floor)
-    half = None if gap is None else gap.half_width
-    difference = _last(best) - _last(floor)
-    among = f"with {best.labeled} gold labels, {best.name} reaches {_last(best):.2f} %"
-    against = f"gold labels alone {_last(floor):.2f} %"
-    among = among[0].upper() + among[1:]
-    if half is None:
-        spread = "one trial, so this is no more than an indication"
-    else:
-        spread = f"{difference - half:.2f} to {difference + half:.2f} over {best.trials} trials"
-    told = f"{among} and {against}: {difference:+.2f} points ({spread})."
-    if half is not None and difference - half > 0:
-        return f"The teacher's labels were worth it. {told}"
-    if half is not None and difference + half < 0:
-        return f"Gold labels alone do better. {told}"
-    return told
+    if len(gaps) == 1:
+        return gaps[0].verdict()
+    told = ", ".join(f"{gap.points()} with {gap.best.labeled:,}" for gap in gaps)
+    return f"The best taught student against gold labels alone, by gold labels: {told}."
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """How far the best taught student is ahead of gold labels alone."""
+
+    floor: Line
+    best: Line
+
+    @property
+    def difference(self) -> float:
+        return _last(self.best) - _last(self.floor)
+
+    @property
+    def half(self) -> float | None:
+        """Half the 95 % interval of the difference, trial by trial."""
+        gap = lead(self.best, self.floor)
+        return None if gap is None else gap.half_width
+
+    def points(self) -> str:
+        if self.half is None:
+            return f"{self.difference:+.2f} points (one trial)"
+        low, high = self.difference - self.half, self.difference + self.half
+        return f"{self.difference:+.2f} points ({low:.2f} to {high:.2f})"
+
+    def verdict(self) -> str:
+        told = (
+            f"{self.best.name} reaches {_last(self.best):.2f} % and gold labels alone "
+            f"{_last(self.floor):.2f} %, {self.points()}."
+        )
+        if self.half is None:
+            return f"One trial is only an indication: {told}"
+        if self.difference - self.half > 0:
+            return f"The teacher's labels were worth it: {told}"
+        if self.difference + self.half < 0:
+            return f"Gold labels alone do better: {told}"
+        return f"The teacher's labels made no measurable difference: {told}"
 
 
 def _last(line: Line) -> float:

@@ -216,7 +216,12 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
     ]
     if len({p["x"] for p in points}) < 2:
         return None
-    x = alt.X("x:Q", title="gold labels in A", scale=alt.Scale(zero=False, padding=12))
+    x = alt.X(
+        "x:Q",
+        title="gold labels in A",
+        scale=alt.Scale(zero=False, padding=12, nice=False),
+        axis=alt.Axis(values=sorted({p["x"] for p in points}), format=",d"),
+    )
     several = any(p["n"] > 1 for p in points)
     return Chart(
         "Accuracy against the number of gold labels",

@@ -42,9 +42,8 @@ def _of_distillation(about: dict[str, Any]) -> Opening:
 def _of_bench(source: PageSource) -> Opening:
     found = source.lines
     headline = bench_verdict(found) or "These are the results so far."
-    sizes = {line.labeled for line in found}
-    if len(sizes) > 1:
-        return Opening(headline)
+    sizes = sorted({line.labeled for line in found})
+    found = [line for line in found if line.labeled == sizes[0]]
     floor, best = best_lines(found)
     teacher = next((x.teacher_accuracy for x in found if x.teacher_accuracy is not None), None)
     figures = [] if teacher is None else [KeyFigure("Teacher", teacher)]
@@ -52,7 +51,8 @@ def _of_bench(source: PageSource) -> Opening:
     figures += [] if best is None else [_figure(f"Best student: {short_name(best.name)}", best)]
     several = any(figure.low is not None for figure in figures)
     spread = ", with 95 % intervals over trials" if several else ", of one trial"
-    return Opening(headline, figures, f"Test accuracy in percent after the last epoch{spread}")
+    at = f", with {sizes[0]:,} gold labels" if len(sizes) > 1 else ""
+    return Opening(headline, figures, f"Test accuracy in percent after the last epoch{at}{spread}")
 
 
 def _figure(name: str, line: Line) -> KeyFigure:

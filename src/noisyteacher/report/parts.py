@@ -16,14 +16,14 @@ from noisyteacher.runs.comparison import Comparison
 class Table(ShortRepr):
     """Texts in rows; the first column names its row.
 
-    ``full`` has the full name of a row's short one, shown on hover; ``best`` marks the winner.
+    ``full`` has the full name of a row's short one, shown on hover; ``best`` marks the winners.
     """
 
     caption: str
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     full: Sequence[str] = ()
-    best: int | None = None
+    best: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)

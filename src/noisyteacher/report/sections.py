@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,10 +103,7 @@ def _accuracies(found: list[Line]) -> Table:
     shared = {n: columns.pop(n)[0] for n in _OFTEN_SHARED if len(set(columns[n])) == 1}
     common = "".join(f", {name} {value}" for name, value in shared.items() if value)
     table = list(zip(*columns.values(), strict=True))
-    last = [-1.0 if x.accuracy["last"] is None else x.accuracy["last"].mean for x in found]
-    best = (
-        last.index(max(last)) if len({x.labeled for x in found}) == 1 and len(found) > 1 else None
-    )
+    best = tuple(_best_lines(found))
     return Table(
         f"Test accuracy in percent{common}",
         tuple(columns),
@@ -113,6 +111,15 @@ def _accuracies(found: list[Line]) -> Table:
         [line.name for line in found],
         best,
     )
+
+
+def _best_lines(found: list[Line]) -> Iterator[int]:
+    """Positions of the best line of each number of gold labels, where several compete."""
+    means = [cell.mean if (cell := line.accuracy["last"]) else -1.0 for line in found]
+    for size in dict.fromkeys(line.labeled for line in found):
+        group = [i for i, line in enumerate(found) if line.labeled == size and means[i] >= 0]
+        if len(group) > 1:
+            yield max(group, key=means.__getitem__)
 
 
 def _candidates(about: dict[str, Any]) -> list[Table]:
@@ -123,7 +130,7 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
         short = short_names(full)
         rows = [(short[str(row[0])], *map(str, row[1:])) for row in told["rows"]]
         scores = [-1.0 if row[0] == "the teacher" else float(row[1]) for row in rows]
-        best = scores.index(max(scores)) if scores else None
+        best = (scores.index(max(scores)),) if scores else ()
         return [Table(told["title"], tuple(told["header"]), rows, full, best)]
     rows = [  # of a student that 0.1.0 made
         (
