@@ -47,7 +47,9 @@ def key_figures(
     """Percent with the ends of the interval, for the top of a page."""
     named = {"teacher": teacher, "gold_only": gold_only, "student": score, "gain": gain}
     return {
-        name: None if e is None else [round(100 * end, 2) for end in (e.value, e.low, e.high)]
+        name: None
+        if e is None
+        else [round(100 * float(end), 2) for end in (e.value, e.low, e.high)]
         for name, e in named.items()
     }
 
