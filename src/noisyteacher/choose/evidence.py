@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -13,7 +13,16 @@ from scipy.special import softmax
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SOFT_LABELS, Method, Rows, SelfTraining, fit_and_prepare
-from noisyteacher.train.solver import TOLERANCE, Design, Features, LinearFit, solve_linear
+from noisyteacher.train.pool_shards import PoolShards
+from noisyteacher.train.solver import (
+    TOLERANCE,
+    Block,
+    Design,
+    Features,
+    LinearFit,
+    solve_blocks,
+    solve_linear,
+)
 
 # Out-of-fold predictions need fewer digits than the student that is returned.
 CROSS_FIT_TOLERANCE = 3e-4
@@ -62,6 +71,7 @@ class DecisionRows:
     trains_judges: bool = True  # False: rows of a selection file, never trained on
     groups: np.ndarray | None = None  # (n,) rows with identical inputs share a number
     measured_y: np.ndarray | None = None  # (n,) classes that measure the teacher; None is y
+    rest: PoolShards | None = None  # the whole pool on disk, where the rows hold a part of it
     has_label: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -198,6 +208,60 @@ def solve_candidates(
             taught = {**fits, **taught}
         solved.append([fits[setting] for setting in candidate.settings])
     return solved
+
+
+def solve_on_whole_pool(
+    rows: DecisionRows,
+    candidates: Sequence[LinearCandidate],
+    begun: Sequence[Sequence[LinearFit]],
+    *,
+    progress: Callable[[str], None] = lambda name: None,
+) -> list[list[LinearFit]]:
+    """The candidates' students of all gold rows and the whole pool, which stays on disk.
+
+    ``begun`` are those of the part of the pool in memory, where the search begins.
+    """
+    assert rows.rest is not None
+    assert rows.labels is not None
+    nobody, none = np.zeros(len(rows.y), bool), np.empty(0, np.int64)
+    training, positions = rows.training_rows(nobody, none)
+    gold = rows.features[positions]
+    design, solved = rows.rest.design(gold), []
+    for candidate, starts in zip(candidates, begun, strict=True):
+        if not candidate.uses_teacher:
+            solved.append(list(starts))
+            continue
+        progress(repr(candidate.method))
+        columns = fit_and_prepare(candidate.method, training, rows.labels).columns
+        x = gold[columns.index.numpy()]
+        taught = rows.rest.prepare(candidate.method, training, rows.labels)
+        blocks = _Chain([Block(x, x.T, columns)], taught)
+        solved.append(
+            [
+                solve_blocks(
+                    blocks,
+                    design,
+                    candidate.method,
+                    rows.classes,
+                    strength=setting.strength,
+                    gold_weight=setting.gold_weight,
+                    start=start,
+                )
+                for setting, start in zip(candidate.settings, starts, strict=True)
+            ]
+        )
+    return solved
+
+
+class _Chain:
+    """Blocks of several places, one after the other, every time anew."""
+
+    def __init__(self, *places: Iterable[Block]) -> None:
+        self._places = places
+
+    def __iter__(self) -> Iterator[Block]:
+        for place in self._places:
+            yield from place
 
 
 def _self_train(

@@ -16,6 +16,7 @@ from noisyteacher.choose.evidence import (
     Setting,
     cross_fit,
     solve_candidates,
+    solve_on_whole_pool,
 )
 from noisyteacher.choose.folds import make_folds
 from noisyteacher.methods import (
@@ -38,6 +39,7 @@ SELF_STRENGTHS = (1.0, 10.0, 100.0)
 TAUGHT_STRENGTHS = (0.1, 1.0, 10.0)
 GOLD_WEIGHTS = (1.0, 10.0)
 SMALLEST_WEIGHT = 0.005  # parts below it are left out of the returned blend
+SMALLEST_STREAMED_WEIGHT = 0.05  # the same where every part is solved on a pool on disk
 # Hard labels add little to the blend; they stand in the table as the rival that users know.
 DEFAULT_METHODS: tuple[Method, ...] = (
     GoldOnly(),
@@ -92,7 +94,8 @@ def choose_linear(
     """Cross-fit all candidates on the judging rows, blend them, and refit the blend on all rows."""
     candidates = list(linear_candidates() if candidates is None else candidates)
     evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress)
-    parts = _without_crumbs(evidence.blend())
+    smallest = SMALLEST_WEIGHT if rows.rest is None else SMALLEST_STREAMED_WEIGHT
+    parts = _without_crumbs(evidence.blend(), smallest)
     student = _refit(rows, candidates, parts, progress)
     shown = np.flatnonzero(rows.y < 0)[:POOL_FOR_COMPARISON]
     return LinearChoice(
@@ -109,7 +112,7 @@ def fit_gold_only(rows: DecisionRows, *, seed: int = 0) -> LinearFit:
     """The logistic regression that every network must beat: its strengths blended out of fold."""
     candidates = linear_candidates([GoldOnly()])
     evidence = _cross_fit_evidence(rows, candidates, FOLDS, "accuracy", seed)
-    return _refit(rows, candidates, _without_crumbs(evidence.blend()))
+    return _refit(rows, candidates, _without_crumbs(evidence.blend(), SMALLEST_WEIGHT))
 
 
 def _cross_fit_evidence(
@@ -149,8 +152,9 @@ def _cross_fit_evidence(
     )
 
 
-def _without_crumbs(parts: Sequence[Part]) -> list[Part]:
-    kept = [part for part in parts if part.weight >= SMALLEST_WEIGHT]
+def _without_crumbs(parts: Sequence[Part], smallest: float) -> list[Part]:
+    kept = [part for part in parts if part.weight >= smallest]
+    kept = kept or [max(parts, key=lambda part: part.weight)]
     total = sum(part.weight for part in kept)
     return [replace(part, weight=part.weight / total) for part in kept]
 
@@ -171,6 +175,10 @@ def _refit(
         for i in used
     ]
     solved = solve_candidates(rows, wanted, progress=lambda name: progress(name, -1))
+    if rows.rest is not None:
+        solved = solve_on_whole_pool(
+            rows, wanted, solved, progress=lambda name: progress(f"{name}, whole pool", -1)
+        )
     weight = np.zeros((rows.classes, rows.features.shape[1]))
     bias = np.zeros(rows.classes)
     for i, fits in zip(used, solved, strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,10 +127,11 @@ def distill(
     student: Annotated[
         str,
         typer.Option(
-            help="The model to train. For texts: linear, mlp, embeddings (with --encoder), or the"
-            " name or folder of a Hugging Face encoder. For tables: linear or mlp. For images: "
-            "resnet20, resnet56, mobilenet; resnet18 or resnet50 for photographs. For a network "
-            "of your own: package.module:name, which is imported and run.",
+            help="The model to train. For texts: linear, mlp, hashed, embeddings (with "
+            "--encoder), or the name or folder of a Hugging Face encoder. For tables: "
+            "linear or mlp. For images: resnet20, resnet56, mobilenet; resnet18 or resnet50 for "
+            "photographs. For a network of your own: package.module:name, which is imported "
+            "and run.",
             rich_help_panel=STUDENTS,
         ),
     ] = "auto",
@@ -219,6 +222,23 @@ def distill(
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     image_size: ImageSize = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the pool in shards from disk (only texts, for the students linear and "
+            "hashed). By default this is done if the pool needs more than --max-memory.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="How many GB the pool may take in memory (default: half of this machine's).",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     device: Device = None,
     minutes: Minutes = None,
     seed: Seed = 0,
@@ -239,6 +259,7 @@ def distill(
     from noisyteacher.methods import import_method
     from noisyteacher.pipeline import DistillSettings, FileOptions, Unfinished, gather, run_distill
     from noisyteacher.pipeline.defaults import named_student
+    from noisyteacher.pipeline.streamed_pool import gather_streamed, why_stream
 
     if teacher_saw_gold and val is None:
         raise InputError(
@@ -259,23 +280,46 @@ def distill(
         flip=flip,
         seed=seed,
     )
-    with warnings_as_lines() as notes:
-        task = gather(
-            gold=gold,
-            pool=pool,
-            labels=list(labels),
-            val=val,
-            selection=selection,
-            test=test,
-            classes=None if classes is None else list(parse_classes(classes)),
-            logits=logits,
-            files=FileOptions(id_column, text_column, label_column, image_size),
-        )
+    files = FileOptions(id_column, text_column, label_column, image_size)
+    told = why_stream(pool, labels, settings, max_memory) if stream is None else None
+    with warnings_as_lines() as notes, ExitStack() as stack:
+        if stream or told is not None:
+            say(told or "The pool is read in shards.")
+            shards = out.with_name(f"{out.name}.stream")
+            stack.callback(shutil.rmtree, shards, ignore_errors=True)
+            task, settings = gather_streamed(
+                gold=gold,
+                val=val,
+                selection=selection,
+                test=test,
+                pool=pool,
+                labels=labels,
+                files=files,
+                settings=settings,
+                folder=shards,
+                say=say,
+            )
+        else:
+            task = gather(
+                gold=gold,
+                val=val,
+                selection=selection,
+                test=test,
+                pool=pool,
+                labels=list(labels),
+                classes=None if classes is None else list(parse_classes(classes)),
+                logits=logits,
+                files=files,
+            )
         say(_sizes_in_words(task))
         done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
+<<<<<<< HEAD
     _show(done, out, notes, html, json)
     if open_page and not isinstance(done, Unfinished):
         typer.launch(str(html or out / "report.html"))
+=======
+        _show(done, out, notes, json)
+>>>>>>> fb8a66e (Linear students of a pool on disk: distill --stream, and hashed words)
 
 
 def _show(

@@ -165,7 +165,8 @@ class Tfidf:
 class HashedNgrams:
     """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep.
 
-    Rows are ``max_entries`` wide; a text with more keeps its largest values, and a warning says so.
+    Rows are as wide as the longest text asks for and at most ``max_entries``; a text with more
+    keeps its largest values, and a warning says so.
     """
 
     buckets: int = 2**18
@@ -189,7 +190,8 @@ class HashedNgrams:
         vectorizer = HashingVectorizer(n_features=self.buckets, ngram_range=self.ngrams)
         matrix = vectorizer.transform(texts)
         _warn_of_cut_texts(matrix, self.max_entries)
-        return padded_bags(matrix, self.max_entries)
+        longest = int(np.diff(matrix.indptr).max(initial=1))
+        return padded_bags(matrix, min(self.max_entries, longest))
 
     def views(self) -> BagViews:
         return BagViews()

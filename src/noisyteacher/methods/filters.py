@@ -123,6 +123,7 @@ class ConfidentPruning(TargetMethod):
     hard: bool = False
 
     needs: ClassVar[frozenset[str]] = frozenset({SOFT_LABELS, PRETRAINED})
+    whole_pool: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "w ce(ys, f), w = 0 for the n(label, class) rows of largest p(class) − p(label), "
         "n: the confident joint, p: the pre-trained student"
@@ -229,6 +230,7 @@ class CutStat(TargetMethod):
     hard: bool = False
 
     needs: ClassVar[frozenset[str]] = frozenset({SOFT_LABELS, EMBEDDINGS})
+    whole_pool: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "ce(ys, f) on the rows of the lowest z, "
         "z = (Σ w 1{other label} − (1 − π) Σ w) / √(π (1 − π) Σ w²), w = 1 / (1 + distance)"
@@ -314,6 +316,7 @@ class UPS(Method):
     balance: bool = False
 
     needs: ClassVar[frozenset[str]] = frozenset({SOFT_LABELS, VIEW_STATISTICS})
+    whole_pool: ClassVar[bool] = True
     formula: ClassVar[str] = "mean ce(ŷ, f) over positives + mean −log(1 − f_c) over negatives"
     reference: ClassVar[str] = "Rizve et al. ICLR 2021"
     unverified: ClassVar[str] = "the thresholds the SLaM paper used; the equation of `binary`"

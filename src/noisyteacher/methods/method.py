@@ -103,6 +103,7 @@ class Method:
     other_grids: ClassVar[Mapping[str, Grid]] = {}
     positional: ClassVar[tuple[str, ...]] = ()  # fields that the repr shows always, unnamed
     outermost: ClassVar[bool] = False  # whether it refuses to be another method's inner one
+    whole_pool: ClassVar[bool] = False  # whether ``prepare`` compares pool rows with each other
 
     def __init_subclass__(cls, register: bool = True, **options: Any) -> None:
         """Register the method; ``register=False`` is for classes that others are built on."""

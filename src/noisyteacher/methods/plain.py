@@ -138,6 +138,7 @@ class SelfTraining(GoldOnly):
     threshold: float = 0.8
     rounds: int = 10
 
+    whole_pool: ClassVar[bool] = True
     formula: ClassVar[str] = "ce(y, f) on gold rows, ce(argmax f', f) where max f' ≥ threshold"
     reference: ClassVar[str] = "Yarowsky 1995"
 

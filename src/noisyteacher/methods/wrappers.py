@@ -64,6 +64,7 @@ class Fidelity(Wrapper):
     inner: Method = Vanilla()  # noqa: RUF009  frozen
 
     needs: ClassVar[frozenset[str]] = frozenset({SOFT_LABELS, VIEW_STATISTICS})
+    whole_pool: ClassVar[bool] = True
     formula: ClassVar[str] = "exp(−β u(x) / mean u) · inner"
     reference: ClassVar[str] = "Dehghani et al. ICLR 2018, as in the SLaM paper"
     unverified: ClassVar[str] = "the original's exact weight; the paper's normalizer is `sum`"

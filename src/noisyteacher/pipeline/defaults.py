@@ -8,7 +8,7 @@ from pathlib import Path
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.user_code import import_named
-from noisyteacher.data import Featurizer, Tfidf, Tokens
+from noisyteacher.data import Featurizer, HashedNgrams, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
 from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import InputFormat
@@ -30,11 +30,12 @@ from noisyteacher.train import Adam, Cosine, Steps, TrainConfig
 
 AUTO = "auto"
 EMBEDDINGS = "embeddings"
+HASHED = "hashed"
 HELP = (
-    "For texts: linear, mlp, embeddings (with --encoder), or the name or folder of a Hugging Face "
-    "encoder. For tables: linear or mlp. For images: resnet20, resnet56, mobilenet; resnet18 or "
-    "resnet50 for photographs. For a network of your own: package.module:name, which is imported "
-    "and run."
+    "For texts: linear, mlp, hashed, embeddings (with --encoder), or the name or folder of a "
+    "Hugging Face encoder. For tables: linear or mlp. For images: resnet20, resnet56, mobilenet; "
+    "resnet18 or resnet50 for photographs. For a network of your own: package.module:name, which "
+    "is imported and run."
 )
 _IMAGE_STUDENT = re.compile(r"resnet\d+|mobilenet")
 # An epoch has at least so many steps; a student, more than two epochs of it, at most so many.
@@ -59,14 +60,15 @@ def named_student(text: str) -> str | ModelSpec:
 def is_linear_student(student: str | ModelLike, kind: Kind) -> bool:
     """Whether this student of such data is linear."""
     if isinstance(student, str):
-        return student in {"text": (AUTO, "linear", EMBEDDINGS), "table": ("linear",)}.get(kind, ())
+        linear = {"text": (AUTO, "linear", HASHED, EMBEDDINGS), "table": ("linear",)}
+        return student in linear.get(kind, ())
     return isinstance(student, BagLinear | Linear)
 
 
 def featurizer_for(
     student: str | ModelLike, encoder: str | Path | None = None
 ) -> Featurizer | Embeddings:
-    """How this student reads texts: an encoder, a tokenizer, or TF-IDF, not fitted yet."""
+    """How this student reads texts: an encoder, a tokenizer, hashed words, or TF-IDF."""
     if student == EMBEDDINGS or (encoder is not None and student in (AUTO, "linear")):
         if encoder is None:
             raise InputError(
@@ -79,8 +81,10 @@ def featurizer_for(
     if isinstance(student, str) and _IMAGE_STUDENT.fullmatch(student):
         raise InputError(
             f"The student {student!r} is a network for images, and these examples are texts. Use "
-            "linear, mlp, embeddings (with an encoder), or a Hugging Face text encoder."
+            "linear, mlp, hashed, embeddings (with an encoder), or a Hugging Face text encoder."
         )
+    if student == HASHED:
+        return HashedNgrams()
     if not isinstance(student, str) or student in (AUTO, "linear", "mlp"):
         return Tfidf()
     return Tokens(student)

@@ -34,6 +34,7 @@ from noisyteacher.methods import (
     Vanilla,
     check_store,
 )
+from noisyteacher.methods.method import inner_methods
 from noisyteacher.models import BagLinear, ModelSpec
 from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
 from noisyteacher.pipeline.preparation import (
@@ -74,6 +75,9 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     if folds < 2:
         raise InputError(f"Linear students are judged in at least 2 folds (--folds), not {folds}.")
     methods = methods_to_try(settings.methods, compare=settings.compare, quick=settings.quick)
+    if task.rest is not None:
+        # Those the user names were refused before.
+        methods = tuple(m for m in methods if not any(one.whole_pool for one in inner_methods(m)))
     for method in methods:
         check_store(method, task.labels)
     claim_folder(run, f"solved and cross-fitted, {folds} folds, {settings.metric}")

@@ -144,6 +144,7 @@ class Run:
             len(task.classes),
             trains_judges=len(task.split.selection) == 0,
             groups=groups,
+            rest=task.rest,
         )
 
 

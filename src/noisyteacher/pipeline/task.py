@@ -23,6 +23,7 @@ from noisyteacher.pipeline.matching import (
     with_features,
     without_unlabeled,
 )
+from noisyteacher.train.pool_shards import PoolShards
 
 SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
 
@@ -52,6 +53,7 @@ class Task:
     labels: TeacherLabels
     test: Dataset | None
     features: tuple[str, ...] = ()  # a table's columns, where named
+    rest: PoolShards | None = None  # the whole pool on disk, where ``split`` has a part of it
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -60,7 +62,7 @@ class Task:
             "gold": len(parts.gold),
             "V": len(parts.val),
             "S": len(parts.selection),
-            "pool": len(parts.pool),
+            "pool": len(parts.pool) if self.rest is None else self.rest.rows,
             "test": 0 if self.test is None else len(self.test),
         }
 

@@ -12,6 +12,7 @@ second moment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -42,6 +43,15 @@ class LinearFit:
     def logits(self, x: Features) -> np.ndarray:
         """(n, L) in the dtype of the weights."""
         return np.asarray(np.asarray(x @ self.weight.T) + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows, which are in memory together."""
+
+    x: Features  # (n, d)
+    transposed: Features  # (d, n)
+    columns: Columns  # of all n rows, in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +126,45 @@ def solve_linear(
         start: where to begin, for losses that are not convex, and to save iterations.
         tolerance: stop once no entry of the mean loss's gradient is larger.
     """
-    if not strength > 0:
-        raise InputError(f"strength must be above 0, not {strength}.")
     design = x if isinstance(x, Design) else Design.of(x)
     index = columns.index.numpy()
     if len(index) != design.x.shape[0] or not np.array_equal(index, np.arange(len(index))):
         design = design.take(index)
-    objective = _Objective(design, method, columns, classes, strength, gold_weight)
+    return solve_blocks(
+        [Block(design.x, design.transposed, columns)],
+        design,
+        method,
+        classes,
+        strength=strength,
+        gold_weight=gold_weight,
+        start=start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+    )
+
+
+def solve_blocks(
+    blocks: Iterable[Block],
+    design: Design,
+    method: Method,
+    classes: int,
+    *,
+    strength: float,
+    gold_weight: float = 1.0,
+    start: LinearFit | None = None,
+    tolerance: float = TOLERANCE,
+    max_iterations: int = MAX_ITERATIONS,
+) -> LinearFit:
+    """As ``solve_linear``, of rows that are read block by block, once for every step.
+
+    Args:
+        blocks: iterated over many times; they must be the same rows every time.
+        design: the coordinates of the search, in which the blocks' features are; its own rows are
+            not looked at.
+    """
+    if not strength > 0:
+        raise InputError(f"strength must be above 0, not {strength}.")
+    objective = _Objective(blocks, design, method, classes, strength, gold_weight)
     with one_thread():
         found = minimize(
             objective,
@@ -144,29 +186,29 @@ class _Objective:
 
     def __init__(
         self,
+        blocks: Iterable[Block],
         design: Design,
         method: Method,
-        columns: Columns,
         classes: int,
         strength: float,
         gold_weight: float,
     ) -> None:
-        self.design, self.x, self.xt = design, design.x, design.transposed
+        self.blocks, self.design, self.gold_weight = blocks, design, gold_weight
         self.method, self.classes = method, classes
         self.vectors = 1 if classes == 2 else classes
-        weight = columns.weight
-        if gold_weight != 1.0:
-            weight = torch.where(columns.y >= 0, weight * gold_weight, weight)
-        self.batch = Batch(columns.y, weight, columns.values, columns.constants)
         # Divided by the total weight, the tolerance means the same for ten rows and a million.
-        total = max(float(weight.sum()), 1e-12)
-        self.per_row = len(columns) / total
-        self.penalty = 1.0 / (strength * total)
+        self.total = max(sum(float(self._weight(b.columns).sum()) for b in blocks), 1e-12)
+        self.penalty = 1.0 / (strength * self.total)
         # About the curvature of cross-entropy where the student knows nothing yet.
         curvature = 0.25 if self.vectors == 1 else (classes - 1) / classes**2
         self.scale = 1 / np.sqrt(curvature * design.moments + self.penalty)
         self.bias_scale = 1 / np.sqrt(curvature)
         self.progress = torch.ones(())
+
+    def _weight(self, columns: Columns) -> torch.Tensor:
+        if self.gold_weight == 1.0:
+            return columns.weight
+        return torch.where(columns.y >= 0, columns.weight * self.gold_weight, columns.weight)
 
     def flat(self, start: LinearFit | None) -> np.ndarray:
         if start is None:
@@ -190,17 +232,31 @@ class _Objective:
 
     def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         weight, bias = self._parts(flat)
-        scores = np.asarray(self.x @ weight.T.astype(self.x.dtype)) + bias
+        value = 0.5 * self.penalty * float((weight * weight).sum())
+        by_weight, by_bias = self.penalty * weight, np.zeros(self.vectors)
+        for block in self.blocks:
+            loss, slope = self._slope(block, weight, bias)
+            value += loss
+            by_weight += np.asarray(block.transposed @ slope.astype(block.x.dtype)).T
+            by_bias += slope.sum(0)
+        return value, np.concatenate([(by_weight * self.scale).ravel(), by_bias * self.bias_scale])
+
+    def _slope(
+        self, block: Block, weight: np.ndarray, bias: np.ndarray
+    ) -> tuple[float, np.ndarray]:
+        """A block's share of the loss, and its derivative by the scores (n, vectors)."""
+        columns = block.columns
+        if len(columns) == 0:
+            return 0.0, np.zeros((0, self.vectors))
+        scores = np.asarray(block.x @ weight.T.astype(block.x.dtype)) + bias
         if self.vectors == 1:
             scores = np.concatenate([-scores, scores], axis=1) / 2
         logits = torch.from_numpy(scores).requires_grad_()
-        loss = self.method.loss(Output(logits), self.batch, None, self.progress) * self.per_row
+        batch = Batch(columns.y, self._weight(columns), columns.values, columns.constants)
+        mean = self.method.loss(Output(logits), batch, None, self.progress)
+        loss = mean * (len(columns) / self.total)
         (gradient,) = torch.autograd.grad(loss, logits)
         slope = gradient.numpy()
         if self.vectors == 1:
             slope = (slope[:, 1:] - slope[:, :1]) / 2
-        by_weight = np.asarray(self.xt @ slope.astype(self.x.dtype)).T + self.penalty * weight
-        value = float(loss.detach()) + 0.5 * self.penalty * float((weight * weight).sum())
-        return value, np.concatenate(
-            [(by_weight * self.scale).ravel(), slope.sum(0) * self.bias_scale]
-        )
+        return float(loss.detach()), slope

@@ -1,0 +1,257 @@
+"""A pool of texts that does not fit in memory, for linear students.
+
+The pool's file is read twice, in blocks: once to draw the rows on which candidates are compared
+(and, for TF-IDF, those that give the vocabulary), once to turn all rows into shards of features
+with their teacher labels. The student is chosen on the gold rows and the drawn part of the pool,
+and then solved on all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from noisyteacher.choose.floor import feature_matrix
+from noisyteacher.choose.linear_choice import POOL_FOR_COMPARISON
+from noisyteacher.core.errors import InputError, warn
+from noisyteacher.data import Dataset, Tfidf
+from noisyteacher.data.input_format import InputFormat
+from noisyteacher.io.columns import ids_in, texts_in
+from noisyteacher.io.formats import PARQUET, is_table, kind_of, stem_of
+from noisyteacher.io.user_tables import (
+    ID_COLUMNS,
+    TEXT_COLUMNS,
+    FileOptions,
+    candidates,
+    find_column,
+    open_parquet,
+    optional_column,
+    table_blocks,
+)
+from noisyteacher.labels import TeacherLabels, store
+from noisyteacher.labels.manifest import Manifest, Record
+from noisyteacher.pipeline.api import gather
+from noisyteacher.pipeline.defaults import featurizer_for
+from noisyteacher.pipeline.preparation import DistillSettings
+from noisyteacher.pipeline.sources import ExamplesLike, as_examples
+from noisyteacher.pipeline.task import Task
+from noisyteacher.train.pool_shards import PoolShards, check_streamable
+
+VOCABULARY_ROWS = 100_000  # texts that give TF-IDF its words and their weights
+SHARD_ROWS = 50_000
+_BYTES_PER_ROW = 3_300  # of a text in memory, with all that is made of it (measured at a million)
+
+
+def why_stream(
+    pool: ExamplesLike, labels: Sequence[Path], settings: DistillSettings, max_memory: float | None
+) -> str | None:
+    """A sentence that says why the pool is streamed; None where it fits, or cannot be streamed.
+
+    ``max_memory`` is in GB; None is half of what the machine has.
+    """
+    if not _can_stream(pool, labels, settings):
+        return None
+    rows = _rows_about(Path(str(pool)))
+    needed = rows * _BYTES_PER_ROW / 1e9
+    limit = _memory_of_machine() / 2 if max_memory is None else max_memory
+    if needed <= limit:
+        return None
+    return (
+        f"The pool has about {rows:,} rows, which would take about {needed:.1f} GB in memory "
+        f"(limit: {limit:.1f} GB), so it is read in shards."
+    )
+
+
+def _can_stream(pool: ExamplesLike, labels: Sequence[Path], settings: DistillSettings) -> bool:
+    path = Path(pool) if isinstance(pool, str | Path) else None
+    if path is None or not path.is_file() or not is_table(path) or path.suffix.lower() == ".gz":
+        return False
+    stores = all(isinstance(part, str | Path) and Path(part).is_dir() for part in labels)
+    return stores and settings.solves("text") and settings.encoder is None
+
+
+def _rows_about(path: Path) -> int:
+    if kind_of(path) in PARQUET:
+        with open_parquet(path) as file:
+            return int(file.metadata.num_rows)
+    with path.open("rb") as file:
+        first = file.read(1 << 20)
+    return round(path.stat().st_size / max(len(first), 1) * max(first.count(b"\n"), 1))
+
+
+def _memory_of_machine() -> float:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    except (AttributeError, ValueError, OSError):
+        return 16.0
+
+
+@dataclass(frozen=True, eq=False)
+class _PoolFile:
+    """The texts of a file, in blocks, without those that other sets hold too."""
+
+    path: Path
+    options: FileOptions
+    left_out: frozenset[str]
+
+    def blocks(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Ids, as text, and texts."""
+        start, where = 0, str(self.path)
+        ids_named = candidates(self.options.id_column, ID_COLUMNS)
+        texts_named = candidates(self.options.text_column, TEXT_COLUMNS)
+        for table in table_blocks(self.path, ids_named, texts_named):
+            names = table.column_names
+            text = find_column("text", self.options.text_column, TEXT_COLUMNS, names, where)
+            key = optional_column("id", self.options.id_column, ID_COLUMNS, names, where)
+            texts = texts_in(table, text, where)
+            if key is None:
+                name = stem_of(self.path)
+                ids = [f"{name}/{row}" for row in range(start, start + len(texts))]
+            else:
+                ids = [str(one) for one in ids_in(table, key, where).tolist()]
+            start += len(texts)
+            kept = [i for i, one in enumerate(texts) if one not in self.left_out]
+            if len(kept) < len(texts):
+                ids, texts = [ids[i] for i in kept], [texts[i] for i in kept]
+            yield ids, texts
+
+    def draw(self, count: int, labels: _LabelRows, seed: int) -> tuple[list[str], list[str]]:
+        """Ids and texts of ``count`` rows with a teacher label, in random order."""
+        rng = np.random.default_rng([seed, 2])
+        keys, ids, texts = np.empty(0), [""][:0], [""][:0]
+        for more_ids, more_texts in self.blocks():
+            known = labels.find(more_ids) >= 0
+            key = np.where(known, rng.random(len(more_ids)), np.inf)
+            keys, ids, texts = np.concatenate([keys, key]), ids + more_ids, texts + more_texts
+            order = np.argsort(keys, kind="stable")[:count]
+            order = order[np.isfinite(keys[order])]
+            keys = keys[order]
+            ids, texts = [ids[i] for i in order], [texts[i] for i in order]
+        return ids, texts
+
+
+class _LabelRows:
+    """All teacher labels without their ids, found by a hash of 64 bits of the id."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        parts = [part for path in paths for part in self._read(path)]
+        first = parts[0]
+        hashes = np.concatenate([part.ids for part in parts])
+        self._record = first.followed_by(parts[1:])
+        self._order = np.argsort(hashes)
+        self._sorted = hashes[self._order]
+        if (self._sorted[1:] == self._sorted[:-1]).any():
+            raise InputError("The label stores share ids.")
+
+    @staticmethod
+    def _read(path: Path) -> Iterator[Record]:
+        manifest = Manifest.load(path)
+        for part in store.read_parts(path):
+            hashes = _hashes([str(key) for key in part.ids.tolist()])
+            yield replace(part, ids=hashes, teacher=manifest.teacher)
+
+    def find(self, ids: Sequence[str]) -> np.ndarray:
+        """(m,) row of each id, -1 where there is none."""
+        wanted = _hashes(ids)
+        place = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
+        return np.where(self._sorted[place] == wanted, self._order[place], -1)
+
+    def take(self, ids: Sequence[str]) -> TeacherLabels:
+        """The labels of those ids that have one, in their order."""
+        rows = self.find(ids)
+        known = [key for key, row in zip(ids, rows.tolist(), strict=True) if row >= 0]
+        found = self._record.at(rows[rows >= 0])
+        return TeacherLabels(**{**vars(found), "ids": np.array(known, np.str_)})
+
+
+def _hashes(ids: Sequence[str]) -> np.ndarray:
+    """(n,) uint64."""
+    joined = b"".join(hashlib.blake2b(key.encode(), digest_size=8).digest() for key in ids)
+    return np.frombuffer(joined, np.uint64)
+
+
+def gather_streamed(
+    *,
+    gold: ExamplesLike,
+    pool: str | Path,
+    labels: Sequence[Path],
+    settings: DistillSettings,
+    folder: Path,
+    val: ExamplesLike | None = None,
+    selection: ExamplesLike | None = None,
+    test: ExamplesLike | None = None,
+    files: FileOptions | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[Task, DistillSettings]:
+    """Read a distillation whose pool stays on disk, as shards in ``folder``.
+
+    Returns:
+        The task with a part of the pool in memory, and the settings with the fitted featurizer.
+    """
+    for method in settings.methods:
+        check_streamable(method)
+    if not _can_stream(pool, labels, settings):
+        raise InputError(
+            "Only a pool of texts in one .parquet, .csv, .tsv or .jsonl file, with its teacher "
+            "labels in label stores, can be streamed, and only into a linear student of words: "
+            "leave out --stream, or use --student linear or --student hashed."
+        )
+    options = files or FileOptions()
+    sets: dict[str, Dataset] = {
+        name: as_examples(part, name, files)
+        for name, part in (("gold", gold), ("val", val), ("selection", selection), ("test", test))
+        if part is not None
+    }
+    texts = [str(text) for part in sets.values() for text in part.inputs]
+    file = _PoolFile(Path(pool), options, frozenset(texts))
+    known = _LabelRows([Path(path) for path in labels])
+    featurizer = settings.featurizer or featurizer_for(settings.student)
+    wanted = POOL_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
+    ids, drawn = file.draw(wanted, known, settings.seed)
+    if not ids:
+        raise InputError(f"None of the rows of {pool} has a teacher label.")
+    if isinstance(featurizer, Tfidf) and not featurizer.fitted:
+        featurizer.fit([*map(str, sets["gold"].inputs), *drawn])
+    ids, drawn = ids[:POOL_FOR_COMPARISON], drawn[:POOL_FOR_COMPARISON]
+    own = [str(key) for part in sets.values() for key in part.ids.tolist()]
+    task = gather(
+        **sets,  # type: ignore[arg-type]
+        pool=(ids, drawn),
+        labels=known.take(list(dict.fromkeys([*own, *ids]))),
+        files=files,
+    )
+    settings = replace(settings, featurizer=featurizer)
+    inputs = InputFormat("text", featurizer)
+    shards = PoolShards(folder, inputs.features, task.labels)
+    missing = 0
+    for some_ids, some_texts in file.blocks():
+        for start in range(0, len(some_ids), SHARD_ROWS):
+            part = slice(start, start + SHARD_ROWS)
+            missing += _add_shard(shards, inputs, known, some_ids[part], some_texts[part])
+    if missing:
+        warn(f"{missing} rows of {pool} have no teacher label and are left out.")
+    say(
+        f"{shards.rows:,} pool rows in {len(shards)} shards; candidates are compared on "
+        f"{len(ids):,} of them, and the student is solved on all."
+    )
+    return replace(task, rest=shards), settings
+
+
+def _add_shard(
+    shards: PoolShards,
+    inputs: InputFormat,
+    known: _LabelRows,
+    ids: list[str],
+    texts: list[str],
+) -> int:
+    """Write the rows with a label; how many have none."""
+    rows = np.flatnonzero(known.find(ids) >= 0)
+    if len(rows):
+        shown = inputs.views().plain(inputs.tensors([texts[i] for i in rows]))
+        shards.add(feature_matrix(shown, inputs.features), known.take([ids[i] for i in rows]))
+    return len(ids) - len(rows)
