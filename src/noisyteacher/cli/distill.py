@@ -313,13 +313,9 @@ def distill(
             )
         say(_sizes_in_words(task))
         done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
-<<<<<<< HEAD
     _show(done, out, notes, html, json)
     if open_page and not isinstance(done, Unfinished):
         typer.launch(str(html or out / "report.html"))
-=======
-        _show(done, out, notes, json)
->>>>>>> fb8a66e (Linear students of a pool on disk: distill --stream, and hashed words)
 
 
 def _show(
