@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from api_examples import EXAMPLES
 
 PAGE = Path(__file__).with_name("api.md")
 # In the order in which a user meets them.
@@ -28,13 +32,14 @@ MODULES = (
     "noisyteacher.report",
     "noisyteacher.core.errors",
 )
+HEADINGS = {"Args:": "Arguments", "Returns:": "Returns", "Raises:": "Raises"}
 HEAD = """# API
 
 Made from the docstrings by `python docs/api.py`; a test keeps it in step with the code. Every
 public name stands under the first module that offers it. Functions on arrays take NumPy or torch
 and give back the same; bad input raises `InputError`, a `ValueError`, in one sentence.
 
-The doors into other libraries are examples: [PyTorch](../examples/pytorch_loop.py),
+For other libraries, see the examples: [PyTorch](../examples/pytorch_loop.py),
 [Hugging Face](../examples/huggingface_trainer.py), [Lightning](../examples/lightning_module.py),
 [scikit-learn](../examples/sklearn_classifier.py).
 """
@@ -70,16 +75,31 @@ def _defined_in(module: ModuleType) -> list[str]:
 
 
 def _entry(name: str, found: Any) -> list[str]:
-    lines = [f"### `{name}{_signature(found)}`", "", _docstring(found), ""]
-    if inspect.isclass(found):
+    lines = [f"### {name}", "", *_signature_block(name, found), _docstring(found), ""]
+    if name in EXAMPLES:
+        lines += ["**Example**", "", "```python", EXAMPLES[name].rstrip(), "```", ""]
+    if inspect.isclass(found) and _methods(found):
+        lines += ["**Methods and properties**", ""]
         for member, value in _methods(found):
             lines += [f"- `.{member}`: {_first_sentence(value)}"]
         lines += [""] if lines[-1] else []
     return lines
 
 
+def _signature_block(name: str, found: Any) -> list[str]:
+    """The call, with one argument on each line where it is long."""
+    signature = _signature(found)
+    if not signature:
+        return []
+    call = f"{name}{signature}"
+    if len(call) > 88:
+        inside = re.split(r", (?=\*?\*?\w+(?:=|,|$|\)))", signature[1:-1])
+        call = "\n".join([f"{name}(", *(f"    {part}," for part in inside), ")"])
+    return ["```text", call, "```", ""]
+
+
 def _signature(found: Any) -> str:
-    """Names and defaults; types stand in the code."""
+    """Names and defaults, without types."""
     try:
         signature = inspect.signature(found)
     except ValueError:
@@ -99,17 +119,21 @@ def _docstring(found: Any) -> str:
     lines: list[str] = []
     inside = False
     for line in inspect.cleandoc(_own_docstring(found)).splitlines():
-        heading = line in ("Args:", "Returns:", "Raises:")
+        heading = line in HEADINGS
         inside = heading or (inside and (not line or line.startswith("    ")))
         if heading:
-            lines += [line, ""]
+            lines += [f"**{HEADINGS[line]}**", ""]
         elif inside and line.startswith("    ") and not line.startswith("     "):
-            lines.append(f"- {line.strip()}")
+            lines.append("- " + re.sub(r"^([\w, *]+):", _in_code, line.strip()))
         elif inside:
             lines.append(f"  {line.strip()}".rstrip())
         else:
             lines.append(line)
     return _as_markdown("\n".join(lines))
+
+
+def _in_code(names: re.Match[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names[1].split(", ")) + ":"
 
 
 def _as_markdown(text: str) -> str:

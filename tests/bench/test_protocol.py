@@ -250,7 +250,7 @@ def test_a_teacher_whose_loss_became_nan_is_said_and_not_taken_for_lack_of_time(
 ) -> None:
     recipe = small("Vanilla()")
     broken = replace(recipe.teacher_training, optimizer=Adam(float("inf")))
-    with pytest.raises(InputError, match="24_teacher is of no use: the loss became nan"):
+    with pytest.raises(InputError, match="24_teacher cannot be used: the loss became nan"):
         run(replace(recipe, teacher_training=broken), tmp_path)
 
 

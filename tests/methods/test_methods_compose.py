@@ -210,10 +210,10 @@ def test_consistency_is_outermost(outer: str) -> None:
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_a_wrapper_does_not_go_around_itself(name: str) -> None:
     wrap = WRAPPERS[name]
-    with pytest.raises(InputError, match="does not go around itself"):
+    with pytest.raises(InputError, match="cannot contain itself"):
         wrap(wrap(Vanilla()))
     other = WRAPPERS["Calibrated" if name != "Calibrated" else "Fidelity"]
-    with pytest.raises(InputError, match="does not go around itself"):
+    with pytest.raises(InputError, match="cannot contain itself"):
         wrap(other(wrap(Vanilla())))
 
 

@@ -115,7 +115,7 @@ def parse_methods(text: str) -> tuple[Method, ...]:
             found.append(import_method(name))
     if not found:
         raise InputError(
-            f"No method in {text!r}; write methods divided by semicolons, or the sets "
+            f"No method in {text!r}; write methods separated by semicolons, or the names of sets: "
             f"{', '.join(METHOD_SETS)}."
         )
     return tuple(dict.fromkeys(found))

@@ -233,7 +233,7 @@ def _mean_loss(model: LogisticRegression, x: FeatureMatrix, y: np.ndarray) -> fl
 def _feature_matrices(data: TrainData) -> tuple[csr_matrix, csr_matrix]:
     """Training and test part, bags of words or tables."""
     if data.test_inputs is None:
-        raise InputError("A logistic regression is judged on a test part, and there is none.")
+        raise InputError("A logistic regression needs a test part, and there is none.")
     parts = (data.inputs, data.test_inputs)
     width = 0
     if isinstance(data.inputs, tuple):

@@ -119,7 +119,7 @@ def _refuse_failed(trained: Iterable[Trained]) -> None:
     for student in trained:
         if student.history.failed is not None:
             raise InputError(
-                f"{student.job.name} is of no use: {student.history.failed}; choose other "
+                f"{student.job.name} cannot be used: {student.history.failed}. Choose other "
                 "settings and another folder."
             )
 

@@ -24,9 +24,9 @@ def choose_device(asked: str | torch.device | None = None) -> torch.device:
     try:
         device = torch.device(asked or ("cuda" if has_gpu else "cpu"))
     except RuntimeError as error:
-        raise InputError(f"A device is cpu, cuda or cuda:N, not {asked!r}.") from error
+        raise InputError(f"The device must be cpu, cuda or cuda:N, not {asked!r}.") from error
     if device.type not in ("cpu", "cuda"):
-        raise InputError(f"A device is cpu, cuda or cuda:N, not {asked!r}.")
+        raise InputError(f"The device must be cpu, cuda or cuda:N, not {asked!r}.")
     if device.type == "cpu":
         return device
     if not has_gpu:

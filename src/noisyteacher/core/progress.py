@@ -60,7 +60,8 @@ class ProgressDisplay:
         )
 
     def __enter__(self) -> Self:
-        self._bars.start()
+        if self._live:
+            self._bars.start()
         return self
 
     def __exit__(
@@ -69,7 +70,8 @@ class ProgressDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bars.stop()
+        if self._live:
+            self._bars.stop()
 
     def update(
         self,

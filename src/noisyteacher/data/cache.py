@@ -130,7 +130,7 @@ def _write_images(
                 histogram.add(block)
         _sync(file)
     if written != images.count:
-        raise InputError(f"{images.count} {stem} images were announced and {written} found.")
+        raise InputError(f"{images.count} {stem} images were expected, but {written} were found.")
     return images.height, images.width
 
 

@@ -92,9 +92,8 @@ def _warn_of_unused(columns: Sequence[str], where: str) -> None:
     if unused:
         what = "the column {} is" if len(unused) == 1 else "the columns {} are"
         warn(
-            f"{where} has texts, which are all that a student reads: "
-            f"{what.format(first_few(unused))} left out. Write what should be read, such as a "
-            "title, into the text."
+            f"{where} has texts, and students read nothing else: {what.format(first_few(unused))} "
+            "left out. To use a column such as a title, add it to the text."
         )
 
 

@@ -289,7 +289,7 @@ class Wrapper(Method, register=False):
                 name = type(method).__name__
                 raise InputError(f"{name} must be the outermost method, but {self!r} holds it.")
             if type(method) is type(self):
-                raise InputError(f"{type(self).__name__} does not go around itself.")
+                raise InputError(f"{type(self).__name__} cannot contain itself.")
         views = tuple(dict.fromkeys((*self.views, *self.wrapped.views)))
         object.__setattr__(self, "needs", self.needs | self.wrapped.needs)
         object.__setattr__(self, "views", views)

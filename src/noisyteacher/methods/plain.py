@@ -149,5 +149,5 @@ class SelfTraining(GoldOnly):
 
     def modules(self, student: StudentModel, columns: Columns) -> nn.Module | None:
         raise InputError(
-            f"{self!r} trains linear students only; for a network take Consistency(None)."
+            f"{self!r} trains linear students only; for a network use Consistency(None)."
         )
