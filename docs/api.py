@@ -93,7 +93,7 @@ def _signature_block(name: str, found: Any) -> list[str]:
         return []
     call = f"{name}{signature}"
     if len(call) > 88:
-        inside = re.split(r", (?=\*?\*?\w+(?:=|,|$|\)))", signature[1:-1])
+        inside = re.split(r", (?=\*|\w+(?:[=,)]|$))", signature[1:-1])
         call = "\n".join([f"{name}(", *(f"    {part}," for part in inside), ")"])
     return ["```text", call, "```", ""]
 

@@ -29,6 +29,7 @@ student = nt.distill(
     pool=(np.arange(50, 800), images[50:800]),
     labels=teacher.predict_proba(images[:800]),
     quick=True,
+    out="run",
 )
 """
 
@@ -49,8 +50,7 @@ except nt.InputError as error:
     print(error)
 """,
     "load_student": f"""{_DIGITS}
-{_DISTILL}student.save("student")
-again = nt.load_student("student")
+{_DISTILL}again = nt.load_student("run/student")
 assert (again.predict(images[800:900]) == student.predict(images[800:900])).all()
 """,
     "mix": """\
@@ -73,7 +73,8 @@ model = nt.SLaMClassifier(student="linear").fit(
     images[:100],
     digits[:100],
     X_pool=images[100:800],
-    teacher_probs=teacher.predict_proba(images[:800]),
+    teacher_probs=teacher.predict_proba(images[100:800]),
+    teacher_probs_gold=teacher.predict_proba(images[:100]),
 )
 print(model.score(images[800:1000], digits[800:1000]))
 """,

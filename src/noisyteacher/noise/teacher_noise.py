@@ -262,8 +262,8 @@ def _check_truth(y: ArrayLike | Tensor, rows: TeacherRows) -> Int[np.ndarray, " 
     if (truth == truth[0]).all():
         only = truth[0] if rows.classes is None else repr(rows.classes[truth[0]])
         warnings.warn(
-            f"V has examples of class {only} only, so it cannot show how far labels of other classes "
-            "can be trusted. Draw V at random from the pool.",
+            f"V has examples of class {only} only, so it cannot show how far labels of other "
+            "classes can be trusted. Draw V at random from the pool.",
             NoisyTeacherWarning,
             stacklevel=3,
         )
