@@ -97,7 +97,8 @@ def write_cache(folder: Path, made: Dataset, side: int | None) -> None:
         columns = (made.ids, made.y, made.test_ids, made.test_y)
         for stem, column in zip(_COLUMNS, columns, strict=True):
             with (temporary / f"{stem}.npy").open("wb") as file:
-                np.save(file, column, allow_pickle=False)
+                text = column.dtype.kind == "O"  # NumPy files hold no Python strings
+                np.save(file, column.astype(np.str_) if text else column, allow_pickle=False)
                 _sync(file)
         mean, std = histogram.mean_and_std()
         header = {"name": made.name, "classes": made.classes, "mean": mean, "std": std}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from noisyteacher.core.errors import InputError, MissingIdsError, first_few
-from noisyteacher.io.ids import IdLookup
+from noisyteacher.io.ids import IdLookup, repeated_ids
 
 Kind = Literal["image", "text", "table"]
 
@@ -55,11 +55,10 @@ class Dataset:
                 f"{self.name}: the {part} part has {len(ids)} ids, {len(inputs)} inputs and "
                 f"{len(y)} labels; these must agree."
             )
-        values, counts = np.unique(ids, return_counts=True)
-        if len(values) != len(ids):
+        if repeated := repeated_ids(np.asarray(ids)):
             raise InputError(
                 f"{self.name}: ids of the {part} part must be unique; "
-                f"repeated: {first_few(values[counts > 1].tolist())}."
+                f"repeated: {first_few(repeated)}."
             )
         if len(y) and (y.min() < -1 or y.max() >= len(self.classes)):
             wrong = np.unique(y[(y < -1) | (y >= len(self.classes))])

@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.layouts import Found, RawData, RawPart, ReadOptions
+from noisyteacher.io.ids import text_array
 from noisyteacher.io.images import image_files
 
 # -- digits --------------------------------------------------------------------------------------
@@ -32,7 +33,7 @@ def read_digits() -> RawData:
     """
     pixels, y = load_digits(return_X_y=True)
     inputs = (pixels / 16).astype(np.float32)
-    ids = np.array([f"digit/{row}" for row in range(len(y))], np.str_)
+    ids = text_array([f"digit/{row}" for row in range(len(y))])
     drawn = np.random.default_rng(_DIGITS_SEED).permutation(len(y))
     train, test = (
         RawPart(inputs[rows], pa.array(y[rows]), ids[rows])
@@ -68,7 +69,7 @@ def _read_imdb(folder: Path, train: list[Path], test: list[Path]) -> RawData:
 def _imdb_part(folder: Path, files: list[Path]) -> RawPart:
     ids = [file.relative_to(folder).with_suffix("").as_posix() for file in files]
     labels = pa.array([_IMDB_CLASSES.index(file.parent.name) for file in files])
-    return RawPart([_review(file) for file in files], labels, np.array(ids, np.str_))
+    return RawPart([_review(file) for file in files], labels, text_array(ids))
 
 
 def _review(file: Path) -> str:
@@ -131,7 +132,7 @@ def _read_celeba(attributes: Path, partition: Path, images: Path, attribute: str
 def _celeba_part(files: list[str], present: dict[str, int], images: Path) -> RawPart:
     labels = pa.array([present[file] for file in files], pa.int64())
     encoded = image_files([images / file for file in files])
-    return RawPart(encoded, labels, np.array(files, np.str_))
+    return RawPart(encoded, labels, text_array(files))
 
 
 def _present(values: list[str], column: int, file: str, where: Path) -> int:

@@ -21,6 +21,7 @@ from noisyteacher.data.dataset import Kind, as_inputs
 from noisyteacher.io.classes import UNKNOWN, label_texts
 from noisyteacher.io.columns import InputColumns, feature_names, ids_in, input_columns
 from noisyteacher.io.formats import is_table, read_arrays
+from noisyteacher.io.ids import text_array
 from noisyteacher.io.images import IMAGE_SUFFIXES, EncodedImages, image_files
 from noisyteacher.io.user_tables import (
     ID_COLUMNS,
@@ -352,7 +353,7 @@ def find_class_folders(place: Path, options: ReadOptions) -> Found | None:
 
     def part(groups: dict[str, list[Path]]) -> RawPart:
         files = [file for group in groups.values() for file in group]
-        ids = np.array([file.relative_to(place).as_posix() for file in files], np.str_)
+        ids = text_array([file.relative_to(place).as_posix() for file in files])
         number = {name: i for i, name in enumerate(classes)}
         y = np.repeat([number[name] for name in groups], [len(g) for g in groups.values()])
         return RawPart(image_files(files), pa.array(y), ids)
@@ -382,7 +383,7 @@ def find_images(place: Path, options: ReadOptions) -> Found | None:
             f"{place} holds images but no class folders; put the images of each class into a "
             "folder with its name."
         )
-    ids = np.array([file.name for file in files], np.str_)
+    ids = text_array([file.name for file in files])
     return Found(
         "image files",
         tuple(files),

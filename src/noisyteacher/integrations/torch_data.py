@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
+from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids, is_text
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import SLaMLoss
 from noisyteacher.methods import Rows, SLaM
@@ -111,10 +111,10 @@ def _checked_gold(
         raise InputError(f"{len(known)} gold ids do not match gold labels of shape {y.shape}.")
     if not len(known):
         return known, np.empty(0, np.int64)
-    if len(labels) and known.dtype.kind != labels.ids.dtype.kind:
+    if len(labels) and is_text(known) != is_text(labels.ids):
         raise InputError(
-            f"Gold ids such as {known[0].item()!r} and ids of the store such as "
-            f"{labels.ids[0].item()!r} must both be strings or both integers."
+            f"Gold ids such as {known.tolist()[0]!r} and ids of the store such as "
+            f"{labels.ids.tolist()[0]!r} must both be strings or both integers."
         )
     if y.dtype.kind not in "iu":
         raise InputError(f"Gold labels must be whole numbers, not {y.dtype}.")

@@ -1,4 +1,8 @@
-"""Ids of examples: strings or integers, checked when they come in and found fast afterwards."""
+"""Ids of examples: strings or integers, checked when they come in and found fast afterwards.
+
+Ids that are text are arrays of Python strings (dtype object), not NumPy's strings of one width,
+where a single id of 100 000 characters makes every row that long.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +24,25 @@ IdsLike = Iterable[str] | Iterable[int] | npt.NDArray[Any] | Tensor
 
 def clean_ids(ids: IdsLike) -> npt.NDArray[Any]:
     """A copy of ``ids`` as an (n,) array of int64 or of str; repeats are not looked for."""
+    if type(ids) is list and set(map(type, ids)) == {str}:
+        return _clean_texts(ids)
     array = _as_array(ids)
     if array.ndim != 1:
         raise InputError(f"ids must be one-dimensional, got shape {array.shape}.")
     if array.dtype.kind in "iu":
         return _as_int64(array)
-    if array.dtype.kind == "U":
-        _check_encodable(array.tolist())
-        return array.copy()
-    return _clean_objects(array.tolist())
+    cleaned = _clean_objects(array.tolist())
+    return cleaned if len(cleaned) or array.dtype.kind != "U" else text_array(())
+
+
+def is_text(ids: npt.NDArray[Any]) -> bool:
+    """Whether ids are strings; otherwise they are integers."""
+    return ids.dtype.kind in "OU"
+
+
+def text_array(listed: Iterable[Any]) -> npt.NDArray[np.object_]:
+    """(n,) strings as an array."""
+    return np.fromiter(listed, object)
 
 
 def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
@@ -40,20 +54,13 @@ def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
         return np.asarray(ids)
     # NumPy would turn a mixed list into strings; as objects every id keeps its type.
     # Iterating over a tensor, as a dataset of them does, gives tensors of no dimension.
-    listed = [i.item() if isinstance(i, Tensor) and i.ndim == 0 else i for i in ids]
-    array = np.empty(len(listed), object)
-    array[:] = listed
-    return array
+    return text_array(i.item() if isinstance(i, Tensor) and i.ndim == 0 else i for i in ids)
 
 
 def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
     types = set(map(type, listed))
     if all(issubclass(t, str) for t in types) and types:
-        _check_encodable(listed)
-        padded = [text for text in listed if text.endswith("\0")]
-        if padded:
-            raise InputError(f"ids must not end in a NUL character: {first_few(padded)}.")
-        return np.array(listed, dtype=np.str_)
+        return _clean_texts(list(map(str, listed)))
     if all(issubclass(t, int | np.integer) and t is not bool for t in types):
         try:
             return np.array(listed, dtype=np.int64)
@@ -70,12 +77,16 @@ def _as_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _check_encodable(listed: list[str]) -> None:
+def _clean_texts(listed: list[str]) -> npt.NDArray[np.object_]:
+    together = "".join(listed)
     try:
-        "".join(listed).encode()
+        together.encode()
     except UnicodeEncodeError:
         broken = [text for text in listed if not _is_encodable(text)]
         raise InputError(f"ids must be valid Unicode text: {first_few(broken)}.") from None
+    if "\0" in together and (padded := [text for text in listed if text.endswith("\0")]):
+        raise InputError(f"ids must not end in a NUL character: {first_few(padded)}.")
+    return text_array(listed)
 
 
 def _is_encodable(text: str) -> bool:
@@ -83,26 +94,28 @@ def _is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def check_unique(ids: npt.NDArray[Any]) -> None:
-    """Refuse repeated ids, and name the first few."""
-    if ids.dtype.kind == "U":
+def repeated_ids(ids: npt.NDArray[Any]) -> list[Any]:
+    """The ids that stand there more than once."""
+    if is_text(ids):
         listed = ids.tolist()
         if len(set(listed)) == len(listed):
-            return
-        repeated = [name for name, count in Counter(listed).items() if count > 1]
-    else:
-        ordered = np.sort(ids)
-        repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]]).tolist()
-        if not repeated:
-            return
-    raise InputError(f"ids must be unique; repeated: {first_few(repeated)}.")
+            return []
+        return [name for name, count in Counter(listed).items() if count > 1]
+    ordered = np.sort(ids)
+    return list(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]).tolist())
+
+
+def check_unique(ids: npt.NDArray[Any]) -> None:
+    """Refuse repeated ids, and name the first few."""
+    if repeated := repeated_ids(ids):
+        raise InputError(f"ids must be unique; repeated: {first_few(repeated)}.")
 
 
 class IdLookup:
     """Finds the rows of ids."""
 
     def __init__(self, ids: npt.NDArray[Any]) -> None:
-        self._text = ids.dtype.kind == "U"
+        self._text = is_text(ids)
         if self._text:
             self._row_of = dict(zip(ids.tolist(), range(len(ids)), strict=True))
         else:
@@ -111,7 +124,7 @@ class IdLookup:
 
     def find(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(m,) row of each id, -1 where there is none."""
-        if len(ids) == 0 or (ids.dtype.kind == "U") != self._text:
+        if len(ids) == 0 or is_text(ids) != self._text:
             return np.full(len(ids), -1, np.int64)
         if self._text:
             rows = map(self._row_of.get, ids.tolist(), [-1] * len(ids))
@@ -129,7 +142,7 @@ class IdLookup:
         if len(missing) == 0:
             return found
         hint = ""
-        if (ids.dtype.kind == "U") != self._text:
+        if is_text(ids) != self._text:
             hint = f"; the ids here are {'strings' if self._text else 'integers'}"
         names = dict.fromkeys(missing.tolist())
         raise MissingIdsError(f"no teacher labels for ids {first_few(names)}{hint}.")
@@ -155,17 +168,17 @@ def read_ids(path: Path) -> npt.NDArray[Any]:
     return clean_ids(listed)
 
 
-def row_ids(prefix: str, count: int) -> npt.NDArray[np.str_]:
+def row_ids(prefix: str, count: int) -> npt.NDArray[np.object_]:
     """(count,) ids for rows that have none: "pool/0", "pool/1", ..."""
-    return np.array([f"{prefix}/{row}" for row in range(count)], np.str_)
+    return text_array(f"{prefix}/{row}" for row in range(count))
 
 
 def ids_like(ids: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     """``ids`` as text or as numbers, whichever ``known`` are: a CSV cannot tell "17" from 17."""
-    if ids.dtype.kind == known.dtype.kind:
+    if is_text(ids) == is_text(known):
         return ids
-    if known.dtype.kind == "U":
-        return ids.astype(np.str_)
+    if is_text(known):
+        return as_text(ids)
     # Written as numbers are: "007" and "7" would become one.
     written = all(re.fullmatch(r"0|-?[1-9][0-9]{0,18}", key) for key in ids.tolist())
     if not (written and _fit_int64(ids.tolist())):
@@ -174,6 +187,11 @@ def ids_like(ids: npt.NDArray[Any], known: npt.NDArray[Any], where: str) -> npt.
             f"labels are numbers ({first_few(known.tolist(), 2)})."
         )
     return ids.astype(np.int64)
+
+
+def as_text(ids: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+    """Ids as strings: 17 as "17"."""
+    return text_array(map(str, ids.tolist()))
 
 
 def whole_numbers(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -60,7 +60,7 @@ def check_shape(array: Numbers, name: str, shape: tuple[int | str, ...]) -> None
 
 def row_name(name: str, row: int, ids: npt.NDArray[Any]) -> str:
     """How error messages call a row: ``"probs row 3 (id 'b')"``."""
-    return f"{name} row {row} (id {ids[row].item()!r})"
+    return f"{name} row {row} (id {ids[row : row + 1].tolist()[0]!r})"
 
 
 def clean_k(k: int | None, classes: int) -> int:

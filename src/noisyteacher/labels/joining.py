@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.io.ids import is_text, repeated_ids
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
 
@@ -22,10 +21,9 @@ def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
                 f"top {first.k} of {first_few(first.classes, 10)}, and top {part.k} of "
                 f"{first_few(part.classes, 10)}."
             )
-    if len({part.ids.dtype.kind for part in parts}) > 1:
+    if len({is_text(part.ids) for part in parts}) > 1:
         raise InputError("Label stores to join must all have ids of text, or all of numbers.")
     joined = first.followed_by(parts[1:])
-    values, counts = np.unique(joined.ids, return_counts=True)
-    if len(values) != len(joined):
-        raise InputError(f"Label stores share ids: {first_few(values[counts > 1].tolist())}.")
+    if repeated := repeated_ids(joined.ids):
+        raise InputError(f"Label stores share ids: {first_few(repeated)}.")
     return joined

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.io.ids import is_text
 
 FILE_NAME = "manifest.json"
 _FORMAT = "noisyteacher labels"
@@ -231,7 +232,7 @@ class RowHashes:
         return Manifest(
             rows=self._rows,
             k=last.topk_index.shape[1],
-            id_type="string" if last.ids.dtype.kind == "U" else "integer",
+            id_type="string" if is_text(last.ids) else "integer",
             teacher=last.teacher,
             revision=last.revision,
             temperature=last.temperature,

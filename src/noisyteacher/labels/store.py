@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.core.locks import hold_lock
+from noisyteacher.io.ids import is_text, text_array
 from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,
@@ -192,7 +193,7 @@ def _table(record: Record) -> Any:
     ids = record.ids
     columns = {
         # Through a list, because pyarrow ends NumPy strings at their first NUL.
-        "id": pa.array(ids.tolist(), pa.string()) if ids.dtype.kind == "U" else pa.array(ids),
+        "id": pa.array(ids.tolist(), pa.string()) if is_text(ids) else pa.array(ids),
         "topk_index": _list_column(record.topk_index),
         "topk_logprob": _list_column(record.topk_logprob),
         "tail": pa.array(record.stored_tail),
@@ -246,7 +247,7 @@ def _empty_record(manifest: Manifest, extras: list[str]) -> Record:
     shape = (manifest.rows, manifest.k)
     columns = {name: manifest.extras[name] for name in extras}
     return Record(
-        ids=np.empty(0, np.str_ if manifest.id_type == "string" else np.int64),
+        ids=np.empty(0, object if manifest.id_type == "string" else np.int64),
         classes=manifest.classes,
         topk_index=np.empty(shape, index_dtype(len(manifest.classes))),
         topk_logprob=np.empty(shape, np.float16),
@@ -277,7 +278,7 @@ def _read_part(file: Path, rows: int, record: Record, start: int) -> npt.NDArray
             raise ValueError(f"{table.num_rows} rows instead of {rows}")
         for name, target in targets.items():
             _fill(target[start : start + rows], table.column(name))
-        return _read_ids(table.column("id"), record.ids.dtype.kind)
+        return _read_ids(table.column("id"), is_text(record.ids))
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{file} is damaged: {reason.rstrip('.')}.") from error
@@ -294,9 +295,9 @@ def _fill(target: npt.NDArray[Any], column: Any) -> None:
         at += len(chunk)
 
 
-def _read_ids(column: Any, kind: str) -> npt.NDArray[Any]:
-    if kind == "U":
-        return column.to_numpy().astype(np.str_)  # type: ignore[no-any-return]
+def _read_ids(column: Any, text: bool) -> npt.NDArray[Any]:
+    if text:
+        return text_array(column.cast(pa.string(), safe=True).to_pylist())
     return column.to_numpy().astype(np.int64, casting="safe")  # type: ignore[no-any-return]
 
 

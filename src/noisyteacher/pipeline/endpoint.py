@@ -215,9 +215,9 @@ class EndpointTeacher:
             else:
                 rows.add(name, mass)
         self._check(reasons, rejected, len(names), len(rows))
-        kept, probs, missing, _ = rows.take_probs(rows.take_ids())
+        ids, label, probs, missing, _ = rows.take()
         return TeacherLabels.from_probs(
-            kept, probs, self.classes, self._k, teacher=self.name, missing=missing
+            ids, probs[label], self.classes, self._k, teacher=self.name, missing=missing[label]
         )
 
     def _read(self, answer: bytes) -> tuple[list[float] | None, str, str]:

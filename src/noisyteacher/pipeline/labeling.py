@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,10 +293,9 @@ def _check_ids(sources: Sequence[Dataset]) -> None:
     ids = [key for source in sources for key in source.ids.tolist()]
     if len({type(key) for key in ids}) > 1:
         raise InputError("The ids of the files must all be text, or all whole numbers.")
-    values, counts = np.unique(np.array(ids), return_counts=True)
-    if len(values) != len(ids):
+    if repeated := [key for key, count in Counter(ids).items() if count > 1]:
         raise InputError(
-            f"The files share ids: {first_few(values[counts > 1].tolist())}; label them into "
+            f"The files share ids: {first_few(repeated)}; label them into "
             "stores of their own, or give them other ids."
         )
 
@@ -368,7 +368,7 @@ class _Asking:
                 self.label(middle, stop)
                 return
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            self.failed[self._shard.ids[start].item()] = (reason[:300], "")
+            self.failed[self._shard.ids[start : start + 1].tolist()[0]] = (reason[:300], "")
             labeled = sum(map(len, self.parts))
             most = max(_FEW_FAILURES, _MOST_FAILURES * (len(self.failed) + labeled))
             if len(self.failed) > most:

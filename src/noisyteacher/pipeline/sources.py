@@ -15,7 +15,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data import Dataset, read_examples
 from noisyteacher.data.dataset import as_inputs
 from noisyteacher.io.classes import number_classes
-from noisyteacher.io.ids import clean_ids
+from noisyteacher.io.ids import as_text, clean_ids, is_text
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.importers import (
@@ -62,7 +62,7 @@ def as_examples(
         ids=ids,
         inputs=inputs,
         y=y,
-        test_ids=np.empty(0, np.str_),
+        test_ids=ids[:0],
         test_inputs=inputs[:0],
         test_y=np.empty(0, np.int64),
         classes=names,
@@ -123,6 +123,6 @@ def _ids_in_order(sets: Sequence[Dataset], count: int) -> np.ndarray:
             f"Teacher probabilities without ids need one row for each example ({listed}, in this "
             f"order, {sum(sizes)} in all), and there are {count}."
         )
-    if len({part.ids.dtype.kind for part in sets}) > 1:
-        return np.concatenate([part.ids.astype(np.str_) for part in sets])
+    if len({is_text(part.ids) for part in sets}) > 1:
+        return np.concatenate([as_text(part.ids) for part in sets])
     return np.concatenate([part.ids for part in sets])

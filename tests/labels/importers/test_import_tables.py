@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.importers import (
     ImportSettings,
     import_table,
@@ -222,3 +224,20 @@ def test_ids_of_several_csv_files_are_all_numbers_or_all_text(tmp_path: Path) ->
     paths[1] = tmp_path / "two.parquet"
     pq.write_table(pa.table({"id": [8], "a": [0.5], "b": [0.5]}), paths[1])
     assert import_table(paths).ids.tolist() == [7, 8]
+
+
+def test_one_long_id_costs_no_more_than_its_own_length(tmp_path):
+    names = [f"row-{number}" for number in range(2000)]
+    names[1000] = "x" * 100_000
+    path = tmp_path / "probs.csv"
+    path.write_text("id,cat,dog\n" + "".join(f"{name},0.25,0.75\n" for name in names))
+    tracemalloc.start()
+    try:
+        labels = import_table([path])
+        labels.save(tmp_path / "labels")
+        again = TeacherLabels.open(tmp_path / "labels")
+        assert again.take([names[1000], names[0]]).ids.tolist() == [names[1000], names[0]]
+        assert again.ids.tolist() == names
+        assert tracemalloc.get_traced_memory()[1] < 20e6  # of one width they would take 800 MB
+    finally:
+        tracemalloc.stop()

@@ -37,13 +37,13 @@ from noisyteacher.labels.importers.responses import (
 LOGPROBS = "logprobs"
 _LEAST_MASS = 1e-6
 _MOST_MASS = 1.01  # log-probabilities are printed rounded
-_LONGEST_REMEMBERED = 100  # characters; longer answers hardly repeat
+LONGEST_REMEMBERED = 100  # characters; longer answers hardly repeat
 _NOTHING = Reading(OFF_LIST)
 _FROM_TEXT = frozenset(("class", "JSON", "prose", "marked", "choice"))  # their shares sum to 1
 _NO_SHARES = Shares([], NO_CLASS)
 
 # What a line that is not a response does to code that expects one.
-_SHAPE_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+SHAPE_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 # Looking for later positions costs time, so only lines this much longer than others are searched.
 _LONGER = 1.25
@@ -63,10 +63,7 @@ class LineReader:
     ) -> None:
         self._texts = AnswerReader(classes, first_choice=choices, answer_key=answer_key)
         self._tokens = Answers(self._texts.with_options(classes))
-        self._read_text = Remembered(self._texts.read, longest=_LONGEST_REMEMBERED)
-        self._label_text = Remembered(
-            lambda text: self._by_text(self._texts.read(text)), longest=_LONGEST_REMEMBERED
-        )
+        self._read_text = Remembered(self._texts.read, longest=LONGEST_REMEMBERED)
         self._count = len(classes)
         self._least = least_confidence(self._count)
         self._shortest = math.inf  # bytes of a line that has one position only
@@ -79,7 +76,7 @@ class LineReader:
                 label = self._read_all(line)
         except orjson.JSONDecodeError as error:
             raise BadLineError(f"is not JSON ({error.msg}, column {error.colno})") from None
-        except _SHAPE_ERRORS as error:
+        except SHAPE_ERRORS as error:
             what = f"{type(error).__name__}: {error}"
             raise BadLineError(f"is not a response of a known shape ({what})") from None
         response, mass, rule, _ = label
@@ -91,6 +88,10 @@ class LineReader:
         if total < _LEAST_MASS:
             return response, None, CUT_OFF if rule == CUT_OFF else OFF_LIST, ()
         raise BadLineError(f"gives the classes a probability of {total:.4g} together")
+
+    def label_of_text(self, text: str) -> SampleLabel:
+        """The label of an answer that is text, without log-probabilities."""
+        return self._by_text(self._read_text[text])
 
     def _read_all(self, line: bytes) -> LineLabel:
         parsed = orjson.loads(line)
@@ -106,11 +107,10 @@ class LineReader:
         return response, *self._label(samples[0])
 
     def _read_usual(self, line: Any, whole: bytes = b"") -> LineLabel | None:
-        """The label of a chat completion of one choice in the usual form, or None.
+        """The label of a chat completion of one choice whose first token is the answer, or None.
 
-        That is one without log-probabilities, or one whose first token is the answer. Nearly all
-        lines of nearly all files are of this kind, and the detours of the others would take longer
-        than parsing does. ``whole`` is the line if all of it was parsed.
+        Nearly all lines with log-probabilities are of this kind, and the detours of the others
+        would take longer than parsing does. ``whole`` is the line if all of it was parsed.
         """
         try:
             wrapped = line.get("response")
@@ -124,22 +124,16 @@ class LineReader:
                 return None
             if wrapped is not None and wrapped.get("status_code", 200) != 200:
                 return None
-            logprobs = choice["logprobs"]
-            if logprobs is None:
-                mass, rule, named = self._label_text[text]
-                if not named:
-                    return None
-            else:
-                content = logprobs["content"]
-                mass, answer = self._tokens.share_out_fast(content) or _NO_SHARES
-                rule, named = LOGPROBS, (answer,)
-                if self._read_text[text][1] != named:
-                    return None
-                if whole and len(whole) < self._shortest:
-                    self._note_length(whole, len(content))
-        except _SHAPE_ERRORS:
+            content = choice["logprobs"]["content"]
+            mass, answer = self._tokens.share_out_fast(content) or _NO_SHARES
+            named = (answer,)
+            if self._read_text[text][1] != named:
+                return None
+            if whole and len(whole) < self._shortest:
+                self._note_length(whole, len(content))
+        except SHAPE_ERRORS:
             return None
-        return Response(find_id(line), body.get("model"), ()), mass, rule, named
+        return Response(find_id(line), body.get("model"), ()), mass, LOGPROBS, named
 
     def _shares(self, labels: list[SampleLabel]) -> SampleLabel:
         """Several answers as one: the mean of what they say; those without a label are doubt."""

@@ -8,26 +8,40 @@ Several lines with one id are several answers, of which the mean counts.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import orjson
+from orjson import loads
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
 from noisyteacher.io.formats import LineBlock, kind_of, line_blocks, name_files
-from noisyteacher.io.ids import whole_numbers
-from noisyteacher.labels.importers.answer_lines import LineReader
+from noisyteacher.labels.importers.answer_lines import (
+    LONGEST_REMEMBERED,
+    SHAPE_ERRORS,
+    LineReader,
+)
 from noisyteacher.labels.importers.answer_text import CUT_OFF, EMPTY, REFUSED
+from noisyteacher.labels.importers.answers import Remembered
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
 from noisyteacher.labels.importers.prose import OFF_LIST
 from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineError, Response
+from noisyteacher.labels.importers.usual_lines import (
+    USUAL_ANSWERS,
+    UsualAnswer,
+    plain_columns,
+    short_blocks,
+)
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
 _MUCH_MISSING = 0.5
@@ -35,6 +49,9 @@ _MOST_UNMATCHED = 0.1
 _COUNTED_ANSWERS = 10_000  # different ones
 _LONGEST_COUNTED = 80
 _SHOWN = 6
+_ID_TYPES = frozenset((str, int))
+_UNUSUAL: UsualAnswer = (None, "", None)
+_LINE_BY_LINE = 63  # blocks, after one whose lines are mostly unusual
 _PACKED_ROWS = 2048  # a folder may hold one response per file
 
 
@@ -94,8 +111,9 @@ def import_llm(
     with RejectedList(rejected) as listed:
         lines = LineReader(classes, choices=choices, answer_key=answer_key)
         reader = _Reader(tuple(classes), lines, ids, skip_bad, listed)
-        for path in paths:
-            reader.read(path, on_block)
+        with _no_garbage():
+            for path in paths:
+                reader.read(path, on_block)
         if synonyms is not None:
             write_synonyms(synonyms, classes, reader.unmatched())
         problem = reader.why_nothing() or ("" if allow_rejected else reader.why_too_few())
@@ -142,6 +160,18 @@ def _blocks(path: Path) -> Iterator[LineBlock]:
     yield from line_blocks(path)
 
 
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Objects of JSON hold no cycles, and looking for some takes longer than reading them."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class _Reader:
     """Goes through the lines, one at a time, and keeps count."""
 
@@ -159,6 +189,11 @@ class _Reader:
         self._skip_bad = skip_bad
         self._listed = listed
         self._rows = LlmRows(len(names))
+        self._usual_lines = list(USUAL_ANSWERS)  # the one that fitted last comes first
+        self._label_numbers = Remembered(self._label_number, longest=LONGEST_REMEMBERED)
+        self._shared: dict[tuple[Any, ...], int] = {}  # labels from texts, with their numbers
+        self._label_of_text = lines.label_of_text
+        self._unusual = 0
         self._models: set[str] = set()
         self._told: Counter[tuple[str, tuple[int, ...]]] = Counter()  # rules and classes named
         self._rejected: Counter[str] = Counter()
@@ -168,15 +203,94 @@ class _Reader:
     def read(self, path: Path, on_block: Callable[[int, int], None] | None) -> None:
         before = self._lines
         for block in _blocks(path):
-            for number, line in enumerate(block.lines, block.first):
-                if line and not line.isspace():
-                    self._lines += 1
-                    self._read_line(line, path, number)
+            line_by_line = self._ids is not None or self._unusual > 0
+            for some in [block] if line_by_line else short_blocks(block):
+                if line_by_line or self._unusual > 0:
+                    self._read_lines(some, path)
+                else:
+                    self._read_block(some, path)
+            self._unusual -= 1
             self._rows.pack(_PACKED_ROWS)
             if on_block is not None:
                 on_block(sum(map(len, block.lines)), len(block.lines))
         if self._lines == before:
             raise InputError(f"{path} is empty.")
+
+    def _read_lines(self, block: LineBlock, path: Path) -> None:
+        for number, line in enumerate(block.lines, block.first):
+            if line and not line.isspace():
+                self._lines += 1
+                self._read_line(line, path, number)
+
+    def _read_block(self, block: LineBlock, path: Path) -> None:
+        """The same for lines of which most are usual ones."""
+        columns = plain_columns(block.lines)
+        if columns is None:
+            self._read_usual(block, path)
+        else:
+            self._lines += len(block.lines)
+            self._models |= columns.models
+            labels = list(map(self._label_numbers.__getitem__, columns.texts))
+            self._add(columns.ids, labels, block, path)
+
+    def _read_usual(self, block: LineBlock, path: Path) -> None:
+        """Lines one by one, without the detours that the others need."""
+        answers: list[UsualAnswer] = []
+        usual = self._usual_lines[0]
+        for line in block.lines:
+            try:
+                answer = usual(loads(line)) or self._other_usual(line)
+            except SHAPE_ERRORS:
+                answer = self._other_usual(line)
+            answers.append(answer or _UNUSUAL)
+        if 2 * answers.count(_UNUSUAL) > len(answers):
+            self._unusual = _LINE_BY_LINE
+        names, texts, models = zip(*answers, strict=True)
+        self._lines += len(answers)
+        self._models.update(models)
+        self._add(names, list(map(self._label_numbers.__getitem__, texts)), block, path)
+
+    def _add(self, names: Sequence[Any], labels: list[int], block: LineBlock, path: Path) -> None:
+        """Keep the rows that have an id and a label; read the lines of the others."""
+        if min(labels) >= 0 and set(map(type, names)) <= _ID_TYPES:
+            self._rows.add_all(names, labels)
+            return
+        start = 0
+        for place, (name, label) in enumerate(zip(names, labels, strict=True)):
+            if label < 0 or type(name) not in _ID_TYPES:
+                self._rows.add_all(names[start:place], labels[start:place])
+                start = place + 1
+                if not block.lines[place].strip():
+                    self._lines -= 1
+                else:
+                    self._read_line(block.lines[place], path, block.first + place)
+        self._rows.add_all(names[start:], labels[start:])
+
+    def _other_usual(self, line: bytes) -> UsualAnswer | None:
+        """The answer, if the line is of another usual kind than the last was."""
+        try:
+            row = loads(line)
+        except orjson.JSONDecodeError:
+            return None
+        for place, read in enumerate(self._usual_lines):
+            try:
+                answer = read(row)
+            except SHAPE_ERRORS:
+                continue
+            if answer is not None:
+                self._usual_lines.insert(0, self._usual_lines.pop(place))
+                return answer
+        return None
+
+    def _label_number(self, text: str) -> int:
+        """The number of the label that a text stands for, -1 if it has none."""
+        mass, rule, named = self._label_of_text(text)
+        if mass is None:
+            return -1
+        label = (rule, named, *mass)
+        if label not in self._shared:
+            self._shared[label] = self._rows.keep(mass)
+        return self._shared[label]
 
     def _read_line(self, line: bytes, path: Path, number: int) -> None:
         try:
@@ -222,7 +336,15 @@ class _Reader:
     def _given_id(self, ids: npt.NDArray[Any]) -> Any:
         if self._lines > len(ids):
             raise InputError(f"{len(ids)} ids were given, but there are more answers than that.")
-        return ids[self._lines - 1].item()
+        return ids[self._lines - 1 : self._lines].tolist()[0]
+
+    def _all_told(self) -> Counter[tuple[str, tuple[int, ...]]]:
+        """How many lines have a label, by its rule and the classes that it names."""
+        told, counts = self._told.copy(), self._rows.counts()
+        for (rule, named, *_), number in self._shared.items():
+            if counts[number]:
+                told[rule, named] += int(counts[number])
+        return told
 
     def unmatched(self) -> dict[str, int]:
         """The commonest answers that name no class."""
@@ -231,20 +353,21 @@ class _Reader:
     def finish(self, settings: ImportSettings, where: str) -> LlmImport:
         if self._ids is not None and len(self._ids) != self._lines:
             raise InputError(f"{len(self._ids)} ids were given for {self._lines} answers.")
-        ids = self._rows.take_ids()
-        if settings.int_ids:
-            ids = whole_numbers(ids)
-        ids, probs, missing, repeated = self._rows.take_probs(ids)
+        told = self._all_told()
+        ids, label, probs, missing, repeated = self._rows.take(int_ids=settings.int_ids)
         if settings.teacher is None:
             models = " + ".join(sorted(filter(None, self._models)))
             settings = replace(settings, teacher=models or None)
-        named = {number for _, numbers in self._told for number in numbers}
+        named = {number for _, numbers in told for number in numbers}
         silent = [name for number, name in enumerate(self._names) if number not in named]
         rules: Counter[str] = Counter()
-        for (rule, _), count in self._told.items():
+        for (rule, _), count in told.items():
             rules[rule] += count
+        different = settings.make(
+            np.arange(len(probs)), probs, self._names, where=where, missing=missing
+        )
         return LlmImport(
-            labels=settings.make(ids, probs, self._names, where=where, missing=missing),
+            labels=replace(different.take(label), ids=ids),
             lines=self._lines,
             rejected=dict(self._rejected),
             bad=self._bad,
@@ -271,7 +394,7 @@ class _Reader:
     def why_too_few(self) -> str:
         """What to tell if too many answers name no class; errors and refusals do not count."""
         lost = sum(n for reason, n in self._rejected.items() if reason not in (ERROR, REFUSED))
-        answers = lost + sum(self._told.values()) + self._off_list
+        answers = lost + self._all_told().total() + self._off_list
         if lost <= _MOST_UNMATCHED * answers:
             return ""
         common = ", ".join(f"{t!r} ({n})" for t, n in list(self.unmatched().items())[:_SHOWN])

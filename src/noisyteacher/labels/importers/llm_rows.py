@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,29 +15,55 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling
-from noisyteacher.io.ids import clean_ids
+from noisyteacher.io.ids import clean_ids, whole_numbers
 
 _LONGEST_ANSWER = 500
 
 
-class LlmRows:
-    """Ids, class probabilities and missing mass of the rows with a label.
+class GatheredRows(NamedTuple):
+    """Unique ids (n,), and which of the m different labels each has."""
 
-    They are packed into arrays block by block, so that memory holds no Python objects.
+    ids: npt.NDArray[Any]
+    label: npt.NDArray[np.int32]  # (n,)
+    probs: npt.NDArray[np.float32]  # (m, L), sum to 1
+    missing: npt.NDArray[np.float32]  # (m,), mass that no class got
+    repeated: int  # ids with several rows, of which the mean counts
+
+
+class LlmRows:
+    """Ids and labels of the rows that have one.
+
+    Answers repeat, so that a label which many rows share is kept once. Rows are packed into arrays
+    block by block, so that memory holds few Python objects.
     """
 
     def __init__(self, classes: int) -> None:
         self._classes = classes
         self._names: list[Any] = []
+        self._labels: list[int] = []
         self._mass: list[float] = []
         self._packed_ids: list[npt.NDArray[Any]] = []
+        self._packed_labels: list[npt.NDArray[np.int32]] = []
         self._packed_mass: list[npt.NDArray[np.float32]] = []
-        self._count = 0
+        self._count = self._different = 0
+
+    def keep(self, mass: list[float]) -> int:
+        """A label that rows may share: L probabilities that need not sum to 1; gives its number."""
+        self._mass += mass
+        self._different += 1
+        return self._different - 1
 
     def add(self, name: str | int, mass: list[float]) -> None:
-        """One row: L probabilities that need not sum to 1."""
+        """One row with a label of its own."""
         self._names.append(name)
+        self._labels.append(self._different)
         self._mass += mass
+        self._different += 1
+
+    def add_all(self, names: Sequence[str | int], labels: Sequence[int]) -> None:
+        """Rows with the numbers of their labels."""
+        self._names += names
+        self._labels += labels
 
     def pack(self, at_least: int = 1) -> None:
         """Turn the rows added since the last time into arrays, if there are so many."""
@@ -46,42 +73,47 @@ class LlmRows:
         if self._packed_ids and self._packed_ids[0].dtype.kind != ids.dtype.kind:
             raise InputError("ids must be all strings or all integers, got a mix of both.")
         self._packed_ids.append(ids)
+        self._packed_labels.append(np.array(self._labels, np.int32))
         self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
         self._count += len(ids)
-        self._names, self._mass = [], []
+        self._names, self._labels, self._mass = [], [], []
 
     def __len__(self) -> int:
         return self._count + len(self._names)
 
-    def take_ids(self) -> npt.NDArray[Any]:
-        """(n,) int64 or str; they are held no longer here."""
+    def counts(self) -> npt.NDArray[np.int64]:
+        """(m,) how many rows have each label."""
         self.pack()
-        ids = np.concatenate(self._packed_ids)
-        self._packed_ids.clear()
-        return ids
+        labels = np.concatenate(self._packed_labels or [np.empty(0, np.int32)])
+        return np.bincount(labels, minlength=self._different)
 
-    def take_probs(
-        self, ids: npt.NDArray[Any]
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32], int]:
-        """Unique ids, (n, L) probabilities that sum to 1, (n,) mass that no class got, and repeats.
+    def take(self, *, int_ids: bool = False) -> GatheredRows:
+        """All rows; those of one id become their mean, at the place of the first.
 
-        Rows of one id are averaged, at the place of the first; the last value counts such ids. The
-        rows are held no longer here.
+        They are held no longer here. ``int_ids``: ids such as "17" are numbers.
         """
+        self.pack()
+        ids, label = np.concatenate(self._packed_ids), np.concatenate(self._packed_labels)
         mass = np.concatenate(self._packed_mass)
-        self._packed_mass.clear()
+        for packed in (self._packed_ids, self._packed_labels, self._packed_mass):
+            packed.clear()
+        if int_ids:
+            ids = whole_numbers(ids)
         repeats = 0
         if len(set(ids.tolist())) < len(ids):
             first: dict[Any, int] = {}
             group = np.array([first.setdefault(name, len(first)) for name in ids.tolist()])
             counts = np.bincount(group)
             sums = np.zeros((len(counts), self._classes))
-            np.add.at(sums, group, mass)
-            mass = (sums / counts[:, None]).astype(np.float32)
+            np.add.at(sums, group, mass[label])
+            mass, label = (
+                (sums / counts[:, None]).astype(np.float32),
+                np.arange(len(counts), dtype=np.int32),
+            )
             ids, repeats = ids[np.unique(group, return_index=True)[1]], int((counts > 1).sum())
         total = mass.sum(axis=1)
         mass /= total[:, None]
-        return ids, mass, np.clip(1 - total, 0, 1), repeats
+        return GatheredRows(ids, label, mass, np.clip(1 - total, 0, 1), repeats)
 
 
 def rejected_path(store: Path) -> Path:

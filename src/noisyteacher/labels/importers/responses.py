@@ -28,7 +28,7 @@ from noisyteacher.labels.importers.answers import Position, Positions
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
 ERROR = "error"
-_ID_KEYS = ("custom_id", "id", "key", "request_id", "responseId", "response_id")
+ID_KEYS = ("custom_id", "id", "key", "request_id", "responseId", "response_id")
 # Where plain rows have the answer; "text" comes last, because it may be what was asked about.
 PLAIN_KEYS = (
     *("response", "answer", "output", "completion", "generated_text", "prediction", "label"),
@@ -187,7 +187,7 @@ def read_response(line: Any) -> Response:
 
 def find_id(line: dict[str, Any]) -> Any:
     """What a line calls its example; None if it does not."""
-    for key in _ID_KEYS:
+    for key in ID_KEYS:
         name = line.get(key)
         if name is not None:
             return name

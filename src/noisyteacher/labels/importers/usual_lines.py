@@ -1,0 +1,152 @@
+"""The commonest lines without log-probabilities, read without detours.
+
+Nearly all lines of nearly all files are of one of these kinds, and what ``read_response`` does for
+all the others takes longer than parsing the JSON. A function below gives exactly what
+``read_response`` would, or None where a line is not of the plainest form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import orjson
+
+from noisyteacher.io.formats import LineBlock
+from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
+from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
+
+_FEWEST = 64  # lines to a block: longer lines gain nothing by being parsed together
+# Objects of more bytes leave the processor's cache before they are looked at.
+_BLOCK_BYTES = 1 << 14
+# With one of these keys a row may be something else than an answer in a row of the user's own.
+_OTHER_SHAPES = frozenset(
+    (
+        *("choices", "outputs", "candidates", "promptFeedback", "prompt_feedback", "message"),
+        *("result", "error", "status", "done", *CONFIDENCE_KEYS),
+    )
+)
+_LISTS = frozenset(("output", "content"))  # answers if they are text, another shape if not
+
+_GEMINI = frozenset(("choices", "body", "outputs", "status_code"))
+
+UsualAnswer = tuple[Any, str, Any]  # id, text, model
+
+
+class UsualColumns(NamedTuple):
+    """The same of all rows of a block."""
+
+    ids: list[Any]
+    texts: list[str]
+    models: set[Any]
+
+
+def short_blocks(block: LineBlock) -> Iterator[LineBlock]:
+    """The lines of a block, a few at a time."""
+    lines = block.lines
+    size = max(1, _BLOCK_BYTES * len(lines) // (1 + sum(map(len, lines))))
+    for start in range(0, len(lines), size):
+        yield LineBlock(block.first + start, lines[start : start + size])
+
+
+def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
+    """A chat completion of one choice, alone or in a batch."""
+    wrapped = row.get("response")
+    if wrapped is None:
+        body = row
+    else:
+        body = wrapped["body"]
+        if wrapped.get("status_code", 200) != 200 or body.get("error"):
+            return None
+    (choice,) = body["choices"]
+    message = choice["message"]
+    text = message["content"]
+    if type(text) is not str or choice["finish_reason"] != "stop" or choice.get("logprobs"):
+        return None
+    if message.get("refusal") or message.get("tool_calls") or message.get("function_call"):
+        return None
+    if row.get("error") or not text:
+        return None
+    return row.get("custom_id") or find_id(row), text, body.get("model")
+
+
+def anthropic_answer(row: dict[str, Any]) -> UsualAnswer | None:
+    """A message of Anthropic with one block of text, alone or in a batch."""
+    result = row.get("result")
+    if result is None:
+        body = row
+    else:
+        body = result["message"]
+        if result["type"] != "succeeded" or body.get("error"):
+            return None
+    (block,) = body["content"]
+    if body["type"] != "message" or body["stop_reason"] != "end_turn" or block["type"] != "text":
+        return None
+    if row.get("error") or "response" in row or "choices" in body:
+        return None
+    text = block["text"]
+    if type(text) is not str:
+        return None
+    return row.get("custom_id") or find_id(row), text, body.get("model")
+
+
+def gemini_answer(row: dict[str, Any]) -> UsualAnswer | None:
+    """A response of Gemini with one part of text, alone or in a batch."""
+    body = row.get("response") or row
+    (candidate,) = body["candidates"]
+    (part,) = candidate["content"]["parts"]
+    if candidate["finishReason"] != "STOP" or len(part) != 1:
+        return None
+    if row.get("error") or body.get("error") or not _GEMINI.isdisjoint(body):
+        return None
+    if "logprobsResult" in candidate or "result" in row:
+        return None
+    text = part["text"]
+    return (find_id(row), text, body.get("modelVersion")) if type(text) is str else None
+
+
+def plain_answer(row: dict[str, Any]) -> UsualAnswer | None:
+    """A row of the user's own whose answer is text."""
+    found = _plain_keys(tuple(row))
+    if found is None:
+        return None
+    text = row[found[1]]
+    return (row[found[0]], text, row.get("model")) if type(text) is str else None
+
+
+def plain_columns(lines: Sequence[bytes]) -> UsualColumns | None:
+    """The same for lines that all have the same keys and are short, all at once."""
+    if len(lines) < _FEWEST:
+        return None
+    try:
+        rows = orjson.loads(b"[" + b",".join(lines) + b"]")
+        found = _plain_keys(tuple(rows[0]))
+        if found is None or len(rows) != len(lines) or len(set(map(len, rows))) != 1:
+            return None
+        columns = {key: list(map(itemgetter(key), rows)) for key in rows[0]}
+    except (KeyError, TypeError, orjson.JSONDecodeError):
+        return None
+    texts = columns[found[1]]
+    if set(map(type, texts)) != {str}:
+        return None
+    return UsualColumns(columns[found[0]], texts, set(columns.get("model", ())))
+
+
+@cache
+def _plain_keys(keys: tuple[str, ...]) -> tuple[str, str] | None:
+    """The keys of the id and of the answer."""
+    name = next((key for key in ID_KEYS if key in keys), None)
+    answer = next((key for key in PLAIN_KEYS if key in keys), None)
+    if name is None or answer is None or _OTHER_SHAPES & set(keys) or name == answer:
+        return None
+    return None if _LISTS & set(keys) - {answer} else (name, answer)
+
+
+USUAL_ANSWERS: tuple[Callable[[dict[str, Any]], UsualAnswer | None], ...] = (
+    chat_answer,
+    anthropic_answer,
+    gemini_answer,
+    plain_answer,
+)
