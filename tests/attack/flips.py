@@ -31,7 +31,7 @@ from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.integrity import sealed_json
 from noisyteacher.data import Tfidf
 from noisyteacher.data.input_format import InputFormat
-from noisyteacher.halfspace.study import load_rows
+from noisyteacher.halfspace.study import load_rows, run_study, smoke_study
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import MLP, BagLinear
 from noisyteacher.noise import TeacherNoise
@@ -181,8 +181,8 @@ def make_files(folder: Path) -> None:
     Predictions(np.arange(9), np.linspace(0, 1, 9, dtype=np.float32)).save(
         folder / "predictions.safetensors"
     )
-    (folder / "halfspace").mkdir()
-    workplace.must_run(["halfspace", "--quick", "--out", "halfspace"], folder)
+    for _ in run_study(smoke_study(), folder / "halfspace"):
+        pass
 
 
 def flip(folder: Path, name: str, bits: Iterable[int]) -> Counter[str]:

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import random
 import re
 import shutil
@@ -125,12 +126,13 @@ def _wait_for_changes(
 
 
 def _listing(folder: Path) -> set[tuple[str, int]]:
+    """Names and sizes of what is there; what vanishes meanwhile is left out."""
     found = set()
-    for path in folder.rglob("*"):
-        try:
-            found.add((str(path), path.lstat().st_size))
-        except OSError:
-            continue
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            with contextlib.suppress(OSError):
+                found.add((str(path), path.lstat().st_size))
     return found
 
 
@@ -241,6 +243,7 @@ def main() -> None:
     parser.add_argument("--verbs", default=",".join(workplace.COMMANDS))
     parser.add_argument("--out", type=Path, default=Path("kills.jsonl"))
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     rows = campaign(given.verbs.split(","), given.count, given.seed, given.jobs, given.out)
     kills = [kill for row in rows for kill in row["kills"]]
     bad = [row for row in rows if row["problems"]]

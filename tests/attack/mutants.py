@@ -437,6 +437,7 @@ def main() -> None:
     parser.add_argument("--gpu", action="store_true", help="let the tests use the GPU")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     shard, shards = map(int, given.shard.split("/"))
     drawn = list(enumerate(draw(given.count, given.seed, given.packages.split(","))))
     if given.list:

@@ -82,7 +82,15 @@ def must_run(command: list[str], folder: Path) -> None:
 
 
 def make_inputs(folder: Path) -> None:
-    """Reviews, digits as tables and images, answers of an LLM, a student and the run it is from."""
+    """The raw inputs, a student and the run it is from."""
+    make_raw_inputs(folder)
+    must_run([*COMMANDS["distill-text"][:-1], "run"], folder)
+    (folder / "run" / "student").rename(folder / "student")
+    (folder / "out").rmdir()
+
+
+def make_raw_inputs(folder: Path) -> None:
+    """Reviews, digits as tables and images, and answers of an LLM."""
     write_reviews(folder / "reviews", gold=60, pool=60)
     write_digit_folders(folder / "images", gold=40, pool=40)
     tables = write_digit_tables(folder / "tables", gold=60, pool=60)
@@ -92,6 +100,3 @@ def make_inputs(folder: Path) -> None:
             said = ("bad", "good")[int(np.argmax(row))]
             file.write(json.dumps({"id": f"r{i}", "label": said}) + "\n")
     (tables / "ids.txt").write_text("".join(f"{i}\n" for i in range(120)))
-    must_run([*COMMANDS["distill-text"][:-1], "run"], folder)
-    (folder / "run" / "student").rename(folder / "student")
-    (folder / "out").rmdir()

@@ -35,6 +35,7 @@ from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import GoldOnly
+from noisyteacher.methods.method import check_classes
 from noisyteacher.models import CustomModel
 from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import (
@@ -97,8 +98,10 @@ def _show_total(run: BenchRun) -> None:
 
 
 def _check_models(run: BenchRun) -> None:
-    """Refuse networks of the user's own that do not fit, before anything is trained."""
+    """Refuse methods and the user's networks that do not fit, before anything is trained."""
     recipe = run.recipe
+    for method in recipe.all_methods:
+        check_classes(method, len(run.dataset.classes))
     if isinstance(recipe.student, CustomModel):
         check_model(recipe.student, run.data, recipe.all_methods, run.device)
     if isinstance(recipe.teacher, CustomModel) and run.given_labels is None:

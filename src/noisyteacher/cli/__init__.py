@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -62,6 +63,8 @@ app.command(epilog=halfspace.EPILOG, cls=VerbCommand)(halfspace.halfspace)
 
 def main() -> None:
     """Run a verb; bad input is one sentence on stderr and exit code 2."""
+    # No verb reads standard input, and no library may ask there, whoever answers.
+    sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
     try:
         with warnings_as_lines():
             app()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, first_few, warn
 
 if TYPE_CHECKING:
     from noisyteacher.bench import Recipe
@@ -75,6 +75,12 @@ def with_students(recipe: Recipe, labeled: str | None, methods: str, trials: int
         if recipe.at_most is not None:
             # A quick run has few rows, so that any command can be tried with --quick added.
             fits, small = recipe.at_most // 2, max(recipe.labeled)
+            large = [size for size in changes["labeled"] if size > fits]
+            if large:
+                warn(
+                    f"A quick run reads {recipe.at_most} rows, so {small} labeled examples stand "
+                    f"in for {first_few(large)}."
+                )
             cut = (size if size <= fits else small for size in changes["labeled"])
             changes["labeled"] = tuple(dict.fromkeys(cut))
     if methods:

@@ -355,6 +355,16 @@ def fit_and_prepare(method: Method, rows: Rows, labels: TeacherLabels | None) ->
     return Prepared(method.prepare(rows, labels, noise), noise, labels)
 
 
+def check_classes(method: Method, classes: int) -> None:
+    """Refuse a method whose fixed k is larger than the number of classes."""
+    noise = method.noise()
+    if noise is not None and isinstance(noise.k, int) and noise.k > classes:
+        raise InputError(
+            f"{method!r} asks for a shortlist of {noise.k} classes, and there are only {classes}; "
+            'choose a smaller k, or k="auto".'
+        )
+
+
 def check_store(method: Method, labels: TeacherLabels | None) -> None:
     """Refuse, in one sentence, a store that lacks what the method needs."""
     if labels is None and SOFT_LABELS in method.needs:
@@ -362,6 +372,8 @@ def check_store(method: Method, labels: TeacherLabels | None) -> None:
             f"{method!r} needs teacher labels, and none were given; make them with "
             "`noisyteacher label` or `noisyteacher import`."
         )
+    if labels is not None:
+        check_classes(method, len(labels.classes))
     extras = set() if labels is None else set(labels.extras)
     if EMBEDDINGS in method.needs and "embedding" not in extras:
         raise InputError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,17 +18,19 @@ def write_card(done: Distilled) -> str:
     """The card as Markdown."""
     about, student = done.student.about, done.student
     sizes, teacher = about["sizes"], about["teacher"]
-    shown = ", ".join(student.classes[:20]) + (", ..." if len(student.classes) > 20 else "")
+    shown = plain_markdown(", ".join(student.classes[:20]))
+    shown += ", ..." if len(student.classes) > 20 else ""
+    model = repr(student.spec).replace("`", "'").replace("\n", " ")
     lines = [
-        f"# A student of {student.inputs.kind}s: {done.task.name}",
+        f"# A student of {student.inputs.kind}s: {plain_markdown(done.task.name)}",
         "",
-        about["verdict"],
+        plain_markdown(about["verdict"]),
         "",
-        f"- Model: `{student.spec!r}`" if len(repr(student.spec)) < 300 else "- Model: config.json",
+        f"- Model: `{model}`" if len(model) < 300 else "- Model: config.json",
         f"- Classes ({len(student.classes)}): {shown}",
         f"- Data: {sizes_in_words(sizes)}",
-        f"- Teacher: {teacher['name'] or 'unnamed'}"
-        + (f", revision {teacher['revision']}" if teacher["revision"] else "")
+        f"- Teacher: {plain_markdown(teacher['name'] or 'unnamed')}"
+        + (f", revision {plain_markdown(teacher['revision'])}" if teacher["revision"] else "")
         + _teacher_accuracy(teacher),
         "",
         "## Accuracy",
@@ -52,13 +56,20 @@ def write_card(done: Distilled) -> str:
     return "\n".join(lines) + "\n"
 
 
+def plain_markdown(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no links, on one line."""
+    one_line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    escaped = re.sub(r"([\\`*_\[\]|#~])", r"\\\1", escape(one_line, quote=False))
+    return escaped.replace("://", ":\\//")
+
+
 def _teacher_accuracy(teacher: dict[str, Any]) -> str:
     return f", right on {teacher['accuracy_on_gold']:.2f} % of the gold examples"
 
 
 def _accuracies(table: dict[str, Any]) -> list[str]:
     lines = [table["header"], ["---"] * len(table["header"]), *table["rows"]]
-    return [f"| {' | '.join(line)} |" for line in lines]
+    return [f"| {' | '.join(map(plain_markdown, line))} |" for line in lines]
 
 
 def sizes_in_words(sizes: dict[str, int]) -> str:

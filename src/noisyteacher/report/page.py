@@ -6,6 +6,8 @@ With the extra ``[report]`` installed it has charts, otherwise tables and pictur
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -36,7 +38,23 @@ def render_page(path: str | Path, live: bool = False) -> str:
 
     A ``live`` page may be of a run without any result, and updates itself.
     """
-    return _render_source(read_source(path), str(path), live)
+    with _refusing_wrong_types(path):
+        return _render_source(read_source(path), str(path), live)
+
+
+@contextmanager
+def _refusing_wrong_types(path: str | Path) -> Iterator[None]:
+    """Files of a run are JSON that anybody may edit; what cannot be shown is refused."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path} cannot be shown, because one of its files holds something else than the "
+            f"command that wrote it ({type(error).__name__}: {error}); restore it, or run that "
+            "command again."
+        ) from error
 
 
 def write_run_page(path: str | Path, out: str | Path | None = None) -> Path:

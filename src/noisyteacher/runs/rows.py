@@ -118,9 +118,9 @@ def read_lines(path: str | Path, parse_row: Callable[[Any], T]) -> list[T]:
             continue
         try:
             value = orjson.loads(line)
-            if isinstance(value, dict):
-                value = unseal(value, f"{path}, line {number},", _REMEDY)
-            rows.append(parse_row(value))
+            if not isinstance(value, dict):
+                raise TypeError("it is not a JSON object")
+            rows.append(parse_row(unseal(value, f"{path}, line {number},", _REMEDY)))
         except (orjson.JSONDecodeError, TypeError) as error:
             if number == len(lines) and isinstance(error, orjson.JSONDecodeError):
                 break
