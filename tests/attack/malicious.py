@@ -23,11 +23,12 @@ import workplace
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import file_sha256, read_json, sealed_json
-from noisyteacher.data import Embeddings, Tokens
+from noisyteacher.data import Tokens
+from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import TextEncoder
-from noisyteacher.pipeline.labeling import open_teacher
 from noisyteacher.pipeline.student import Student, load_student, save_student
+from noisyteacher.pipeline.teachers import open_teacher
 from tiny_encoder import save_classifier
 
 _AUTO = {

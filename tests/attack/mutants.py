@@ -116,10 +116,6 @@ class _Finder(ast.NodeVisitor):
             before,
             after,
         )
-        try:
-            ast.parse(mutant.apply(self.source))
-        except SyntaxError:
-            return
         self.found.append(mutant)
 
     def _visit_all(self, nodes: Sequence[ast.AST | None]) -> None:
@@ -266,10 +262,20 @@ def draw(count: int, seed: int, packages: Sequence[str]) -> list[Mutant]:
         package = packages[len(drawn) % len(packages)]
         kinds = left[package] or next(kinds for kinds in left.values() if kinds)
         operator = chance.choice(sorted(kinds))
-        drawn.append(kinds[operator].pop(chance.randrange(len(kinds[operator]))))
+        mutant = kinds[operator].pop(chance.randrange(len(kinds[operator])))
+        if _parses(mutant):
+            drawn.append(mutant)
         if not kinds[operator]:
             del kinds[operator]
     return drawn
+
+
+def _parses(mutant: Mutant) -> bool:
+    try:
+        ast.parse(mutant.apply((ROOT / "src/noisyteacher" / mutant.file).read_bytes()))
+    except SyntaxError:
+        return False
+    return True
 
 
 # -- running them ----------------------------------------------------------------------------------

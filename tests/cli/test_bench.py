@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from noisyteacher.bench import read_rows
 from noisyteacher.cli.bench import EPILOG
 from noisyteacher.cli.bench import bench as verb
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.runs import RunFolder
 
 DIGITS = ["digits", "--quick", "--device", "cpu", "--method", "GoldOnly();SLaM()"]
@@ -65,7 +65,8 @@ def test_rows_a_table_and_a_page(tmp_path: Path) -> None:
 
 
 def test_any_command_can_be_tried_with_quick_added(tmp_path: Path) -> None:
-    result = bench(*DIGITS, "--labeled", "20,5000,10000", "--trials", 1, "--out", tmp_path)
+    with pytest.warns(NoisyTeacherWarning, match="24 labeled examples stand in for 5000, 10000"):
+        result = bench(*DIGITS, "--labeled", "20,5000,10000", "--trials", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert {row.labeled for row in read_rows(tmp_path / "results.jsonl")} == {20, 24}
 

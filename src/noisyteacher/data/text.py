@@ -270,7 +270,8 @@ def _load_tokenizer(name: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"No tokenizer could be loaded from {name!r}: {error}") from error
+        first = str(error).partition("\n")[0]
+        raise InputError(f"No tokenizer could be loaded from {name!r}: {first}") from error
 
 
 def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
