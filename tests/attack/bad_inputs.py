@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError
 
-_COMPARED = 130  # characters of a sentence
+_COMPARED = 90  # characters of a sentence
 EXPECTED = Path(__file__).with_suffix(".json")
 _NOT_OBJECTS = {
     "list": "[]",
