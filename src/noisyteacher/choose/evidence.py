@@ -8,11 +8,19 @@ from functools import cached_property, partial
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from scipy.special import softmax
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import SOFT_LABELS, Method, Rows, SelfTraining, fit_and_prepare
+from noisyteacher.methods import (
+    SOFT_LABELS,
+    Columns,
+    Method,
+    Rows,
+    SelfTraining,
+    fit_and_prepare,
+)
 from noisyteacher.train.pool_shards import PoolShards
 from noisyteacher.train.solver import (
     TOLERANCE,
@@ -20,9 +28,11 @@ from noisyteacher.train.solver import (
     Design,
     Features,
     LinearFit,
+    is_solvable,
     solve_blocks,
     solve_linear,
 )
+from noisyteacher.train.sparse_steps import train_on_words
 
 # Out-of-fold predictions need fewer digits than the student that is returned.
 CROSS_FIT_TOLERANCE = 3e-4
@@ -192,6 +202,8 @@ def solve_candidates(
             start = taught.get(setting, last) if candidate.uses_teacher else last
             if isinstance(candidate.method, SelfTraining):
                 last = _self_train(design, candidate.method, training, setting, start, tolerance)
+            elif not is_solvable(candidate.method):
+                last = _train_on_words(design, candidate.method, prepared.columns, rows.classes)
             else:
                 last = solve_linear(
                     design,
@@ -228,7 +240,7 @@ def solve_on_whole_pool(
     gold = rows.features[positions]
     design, solved = rows.rest.design(gold), []
     for candidate, starts in zip(candidates, begun, strict=True):
-        if not candidate.uses_teacher:
+        if not candidate.uses_teacher or not is_solvable(candidate.method):
             solved.append(list(starts))
             continue
         progress(repr(candidate.method))
@@ -262,6 +274,15 @@ class _Chain:
     def __iter__(self) -> Iterator[Block]:
         for place in self._places:
             yield from place
+
+
+def _train_on_words(design: Design, method: Method, columns: Columns, classes: int) -> LinearFit:
+    if not issparse(design.x) or method.refresh_every():
+        raise InputError(
+            f"{method!r} cannot train this linear student: its loss needs more than one view of "
+            "each row, which rows of words alone have. Leave the method out, or ask for a network."
+        )
+    return train_on_words(design.x, method, columns, classes)
 
 
 def _self_train(

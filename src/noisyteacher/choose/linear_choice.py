@@ -29,7 +29,7 @@ from noisyteacher.methods import (
     TaylorCE,
     Vanilla,
 )
-from noisyteacher.train.solver import LinearFit
+from noisyteacher.train.solver import LinearFit, is_solvable
 
 FOLDS = 5
 FEW_ROWS, REPEATS = 50, 3  # fewer gold rows than this are cross-fitted several times
@@ -59,6 +59,8 @@ def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[Linea
 
 
 def _settings(method: Method) -> tuple[Setting, ...]:
+    if not is_solvable(method):
+        return (Setting(1.0),)  # trained step by step, with a penalty of its own: dropped words
     if isinstance(method, SelfTraining):
         return tuple(Setting(s) for s in SELF_STRENGTHS)
     if SOFT_LABELS not in method.needs:
