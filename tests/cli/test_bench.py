@@ -95,6 +95,26 @@ def test_second_generation(tmp_path: Path) -> None:
     assert rows[-1]["recipe"] == "digits smoke first=1xSLaM()"
 
 
+def test_settings_are_tuned_at_one_size_and_used_at_another(tmp_path: Path) -> None:
+    arguments = [*DIGITS[:4], "--method", "GoldOnly();TruncatedGCE()", "--labeled", "20"]
+    arguments += ["--tune", 24, "--out", tmp_path / "run"]
+    planned = orjson.loads(bench(*arguments, "--plan", "--json").stdout)
+    assert [stage["students"] for stage in planned["stages"]] == [1, 3]
+    result = bench(*arguments, "--minutes", 1e-6)
+    assert "The settings are not all tried yet. Run the same command" in result.output
+    result = bench(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "was chosen on S with 24 labeled examples" in result.output
+    rows = read_rows(tmp_path / "run" / "results.jsonl")
+    tried = [row for row in rows if row.labeled == 24]
+    assert len(tried) == 3
+    best = max(tried, key=lambda row: row.best_on_selection or 0)
+    assert {row.method for row in rows if row.labeled == 20} == {"GoldOnly()", best.method}
+    assert "was chosen on S with 24" in (tmp_path / "run" / "report.html").read_text()
+    planned = orjson.loads(bench(*arguments, "--plan", "--json").stdout)
+    assert (planned["stages"], planned["done"]) == ([], 2)
+
+
 def test_plan(tmp_path: Path) -> None:
     result = bench(*DIGITS, "--plan", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output

@@ -340,7 +340,6 @@ def _best_row(recipe: Recipe, rows: Sequence[Row]) -> Row | None:
     found = [row for row in rows if _may_be_shown(recipe, row)]
 
     def order(row: Row) -> tuple[int, float]:
-        on_selection = max((point["selection"] or 0.0 for point in row.curve), default=0.0)
-        return recipe.labeled.index(row.labeled), on_selection
+        return recipe.labeled.index(row.labeled), row.best_on_selection or 0.0
 
     return max(found, key=order, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +81,17 @@ def bench(
         typer.Option(
             min=1,
             help="The number of random splits to average over.",
+            rich_help_panel=STUDENTS,
+        ),
+    ] = None,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="<labeled>",
+            help="Choose the settings of every method that has a grid on the selection set, with "
+            "this number of labeled examples and at most four settings each, and use the best "
+            "ones for all numbers of labeled examples and all trials.",
             rich_help_panel=STUDENTS,
         ),
     ] = None,
@@ -310,11 +322,11 @@ def bench(
     }
     folder = out or Path("runs") / folder_name(chosen.name)
     if plan:
-        _show_plan(chosen, folder, options, json)
+        _show_plan(chosen, tune, folder, options, json)
         return
     if not quick and not allow_dirty:
         _refuse_uncommitted_source()
-    _run(chosen, folder, options, html, open_page, json)
+    _run(chosen, tune, folder, options, html, open_page, json)
 
 
 def _refuse_uncommitted_source() -> None:
@@ -329,6 +341,7 @@ def _refuse_uncommitted_source() -> None:
 
 def _run(
     recipe: Recipe,
+    tune: int | None,
     folder: Path,
     options: dict[str, Any],
     html: Path | None,
@@ -339,14 +352,27 @@ def _run(
     from noisyteacher.bench.bench_verdict import bench_verdict
     from noisyteacher.bench.plan import missing_students, stopped_students
     from noisyteacher.bench.result_lines import lines
+    from noisyteacher.bench.tuning import tune_recipe
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
 
+    notes: list[str] = []
+    if tune is not None:
+        began = time.monotonic()
+        tuning = tune_recipe(recipe, tune, folder, **options)
+        if tuning.recipe is None:
+            if _speaks() and not json:
+                typer.echo("The settings are not all tried yet. Run the same command to continue.")
+            return
+        recipe, notes = tuning.recipe, [str(method) for method in tuning.methods]
+        if options["minutes"] is not None:
+            left = options["minutes"] - (time.monotonic() - began) / 60
+            options["minutes"] = max(left, 1e-6)
     rows = run_recipe(recipe, folder, **options)
     if not _speaks():
         return
     if rows:
-        record_command(folder, this_command())
+        record_command(folder, this_command(), notes)
         page = write_run_page(folder, html)
         if open_page:
             typer.launch(str(page))
@@ -355,6 +381,8 @@ def _run(
             typer.echo(json_line(row))
         return
     console = wide_console()
+    for note in notes:
+        console.print(note, soft_wrap=True)
     if rows:
         console.print(results_table(rows))
         told = bench_verdict(lines(rows))
@@ -371,10 +399,15 @@ def _run(
         say_next("noisyteacher", "bench", "tables", rows_file, "--out", folder / "tables")
 
 
-def _show_plan(recipe: Recipe, folder: Path, options: dict[str, Any], json: bool) -> None:
+def _show_plan(
+    recipe: Recipe, tune: int | None, folder: Path, options: dict[str, Any], json: bool
+) -> None:
     from noisyteacher.bench.bench_run import RunOptions
     from noisyteacher.bench.plan import make_plan
+    from noisyteacher.bench.tuning import read_tuning, recipe_of_grids
 
+    if tune is not None:
+        recipe = read_tuning(recipe, tune, folder).recipe or recipe_of_grids(recipe, tune) or recipe
     made = make_plan(recipe, folder, RunOptions(**options))
     if not _speaks():
         return

@@ -55,6 +55,12 @@ class Row:
         values = {f.name: getattr(self, f.name) for f in fields(self)[:_KEY_FIELDS]}
         return tuple((values | {"method": named_method(self.method)}).values())
 
+    @property
+    def best_on_selection(self) -> float | None:
+        """The accuracy on S at the epoch that S itself picks; None where there was no S."""
+        seen = [point["selection"] for point in self.curve if point["selection"] is not None]
+        return max(seen, default=None)
+
 
 _KEY_FIELDS = [f.name for f in fields(Row)].index("epochs") + 1
 

