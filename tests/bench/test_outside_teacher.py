@@ -16,7 +16,7 @@ from noisyteacher.bench.plan import make_plan
 from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes import find_recipe
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.cli.bench import _students
+from noisyteacher.cli.bench_recipe import with_students
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Split, split_outside
 from noisyteacher.labels import TeacherLabels
@@ -205,7 +205,7 @@ def test_the_recipe_is_what_it_says() -> None:
 
 
 def test_methods_of_the_command_line_have_the_recipes_own_weight_decay() -> None:
-    recipe = _students(find_recipe("cifar100-outside"), "1000", "Consistency(None)", None)
+    recipe = with_students(find_recipe("cifar100-outside"), "1000", "Consistency(None)", None)
     assert recipe.arms == (Arm(),)
     assert (recipe.labeled, recipe.methods) == ((1000,), (Consistency(None),))
 
