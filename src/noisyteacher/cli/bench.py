@@ -382,7 +382,7 @@ def _run(
         return
     console = wide_console()
     for note in notes:
-        console.print(note, soft_wrap=True)
+        console.print(note, soft_wrap=True, highlight=False, markup=False)
     if rows:
         console.print(results_table(rows))
         told = bench_verdict(lines(rows))
