@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,10 @@ def gone_on(verb: str, copies: Path) -> list[dict[str, Any]] | None:
     folder = copies / f"run-{verb}"
     before = contents(folder)
     assert before
-    result = command(*EXPECTED["commands"][verb])
+    with warnings.catch_warnings():
+        # Notes say that 0.1.0 wrote no checksums, and that --smoke has another name.
+        warnings.simplefilter("ignore", NoisyTeacherWarning)
+        result = command(*EXPECTED["commands"][verb])
     assert contents(folder) == before, "something was trained again"
     if result.exit_code:
         assert isinstance(result.exception, nt.InputError), (result.output, result.exception)
