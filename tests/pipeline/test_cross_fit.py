@@ -313,7 +313,7 @@ def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
         "--teacher-saw-gold",
     )
     assert isinstance(done.exception, InputError)
-    assert "cannot be measured on them: give --val" in str(done.exception)
+    assert "cannot be measured on them. Use --val" in str(done.exception)
 
 
 # -- the audit ------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def key_figures(
     return {
         name: None
         if e is None
-        else [round(100 * float(end), 2) for end in (e.value, e.low, e.high)]
+        else [round(100 * float(end), 4) for end in (e.value, e.low, e.high)]
         for name, e in named.items()
     }
 

@@ -134,8 +134,8 @@ class Distilled:
             return {
                 "candidate": name,
                 "uses_teacher": uses_teacher,
-                what: round(100 * score.value, 2),
-                "interval": [round(100 * score.low, 2), round(100 * score.high, 2)],
+                what: round(100 * score.value, 4),
+                "interval": [round(100 * score.low, 4), round(100 * score.high, 4)],
                 "weight": None if weight is None else round(weight, 4),
                 "accuracy_on_test": self.tested.get("" if weight is None else name),
             }
