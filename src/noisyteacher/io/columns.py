@@ -165,6 +165,11 @@ def _is_text(kind: Any) -> bool:
 def ids_in(table: Any, column: str, where: str) -> npt.NDArray[Any]:
     """(n,) ids: integers stay integers, everything else is text."""
     values = table[column]
+    if pa.types.is_floating(values.type):
+        raise InputError(
+            f"{where}: the id column {column!r} holds decimal numbers ({values.type}); save the "
+            "ids as whole numbers or as text."
+        )
     if values.null_count:
         raise InputError(f"{where}: the id column {column!r} has {values.null_count} empty values.")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +57,9 @@ def name_files(paths: Sequence[Path]) -> str:
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a ``.npz`` file by their keys; that of a ``.npy`` file is "array", mapped."""
+    check_name(path)
     try:
+        _check_sizes(path)
         loaded = np.load(path, mmap_mode="c", allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"array": loaded}
@@ -66,6 +69,46 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         objects = "pickle" in str(error)  # NumPy advises to load such files unsafely
         reason = "it holds Python objects, or no array" if objects else str(error).rstrip(".")
         raise InputError(f"{path} is not a readable NumPy file: {reason}.") from error
+
+
+def check_name(path: Path) -> None:
+    """Refuse a file whose name is not UTF-8: some libraries cannot open it, and no file list it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = str(path).encode(errors="backslashreplace").decode()
+        raise InputError(f"the name of the file {shown} is not UTF-8; rename the file.") from None
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse arrays that are larger by their header than the file is."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            for member in packed.infolist():
+                with packed.open(member) as file:
+                    _check_size(
+                        cast(BinaryIO, file), member.file_size, f"{path}: {member.filename}"
+                    )
+    else:
+        with path.open("rb") as file:
+            _check_size(file, path.stat().st_size, str(path))
+
+
+def _check_size(file: BinaryIO, size: int, where: str) -> None:
+    if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+        return  # np.load says what it is
+    major = file.read(2)[0]
+    read_header = (
+        np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read_header(file)
+    if min(shape, default=0) < 0 or (
+        not dtype.hasobject and math.prod(shape) * dtype.itemsize > size
+    ):
+        raise InputError(
+            f"{where} says that it holds an array of shape {shape}, but it has {size} bytes only; "
+            "it is damaged or not whole, so write it again."
+        )
 
 
 class LineBlock(NamedTuple):
@@ -81,6 +124,7 @@ def line_blocks(path: Path) -> Iterator[LineBlock]:
     A file whose name ends in ``.gz`` is unpacked on the way.
     """
     number = 1
+    check_name(path)
     with _open(path) as file:
         try:
             read = _reader_after_mark(file, path)
@@ -113,11 +157,17 @@ class _ReturnLines:
         return [last] if last else []
 
 
+def check_utf8(start: bytes, path: Path) -> None:
+    """Refuse UTF-16 text, with or without its mark, by the first bytes of a file."""
+    zeros = start[:1000].count(b"\0")
+    if start.startswith(_UTF16_MARKS) or 4 * zeros > len(start[:1000]):
+        raise InputError(f"{path} is UTF-16 text; save it as UTF-8.")
+
+
 def _reader_after_mark(file: BinaryIO, path: Path) -> Callable[[int], list[bytes]]:
     """What reads some more lines, the byte order mark left out."""
     start = file.read(_LOOK_AHEAD)
-    if start.startswith(_UTF16_MARKS):
-        raise InputError(f"{path} is UTF-16 text; save it as UTF-8.")
+    check_utf8(start, path)
     file.seek(len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0)
     if b"\r" in start and b"\n" not in start:
         return _ReturnLines(file).readlines

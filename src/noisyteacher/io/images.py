@@ -203,7 +203,11 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 def _opened(name: str, data: bytes) -> Image.Image:
     try:
         return Image.open(BytesIO(data))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
+        raise InputError(
+            f"Image {name} has more pixels than is safe to decode; scale it down first."
+        ) from error
+    except (OSError, SyntaxError, ValueError) as error:
         why = "it is empty" if not data else "its bytes are not those of a known image format"
         raise InputError(f"Image {name} cannot be decoded: {why}.") from error
 

@@ -24,6 +24,8 @@ from noisyteacher.io.formats import (
     JSON_LINES,
     PARQUET,
     TABLES,
+    check_name,
+    check_utf8,
     is_table,
     is_untyped,
     kind_of,
@@ -125,6 +127,7 @@ def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Seq
         if is_table(path):
             raise InputError(f"{path} is packed; unpack it first.")
         raise InputError(f"{path} is no table: its name must end in {', '.join(TABLES)}.")
+    check_name(path)
     with _as_input_errors(path):
         if kind in PARQUET:
             with pq.ParquetFile(path) as file:
@@ -161,8 +164,7 @@ def _read_csv(path: Path, text_columns: Sequence[Sequence[str]]) -> Any:
     parsing = pa_csv.ParseOptions(
         delimiter="\t" if kind_of(path) == ".tsv" else ",", newlines_in_values=True
     )
-    names = pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names
-    _check_names(names, path)
+    names = _csv_names(path, parsing)
     texts = {first_present(wanted, names) for wanted in text_columns} - {None}
     converting = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
     table = pa_csv.read_csv(_unpacked(path), parse_options=parsing, convert_options=converting)
@@ -170,6 +172,15 @@ def _read_csv(path: Path, text_columns: Sequence[Sequence[str]]) -> Any:
         if pa.types.is_binary(table[name].type):
             raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
     return table
+
+
+def _csv_names(path: Path, parsing: Any) -> list[str]:
+    stream = _unpacked(path)
+    with stream if stream is not path else path.open("rb") as file:
+        check_utf8(file.read(1000), path)
+    names = list(pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names)
+    _check_names(names, path)
+    return names
 
 
 def _unpacked(path: Path) -> Any:
@@ -272,6 +283,7 @@ def table_blocks(
     kind = kind_of(path)
     if kind not in TABLES:
         raise InputError(f"{path} is no table: its name must end in {', '.join(TABLES)}.")
+    check_name(path)
     with _as_input_errors(path):
         if kind in PARQUET:
             with pq.ParquetFile(path) as file:
@@ -284,8 +296,7 @@ def table_blocks(
             parsing = pa_csv.ParseOptions(
                 delimiter="\t" if kind == ".tsv" else ",", newlines_in_values=True
             )
-            names = pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names
-            _check_names(names, path)
+            names = _csv_names(path, parsing)
             texts = {first_present(wanted, names) for wanted in (id_columns, *text_columns)}
             converting = pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(texts - {None}, pa.string())

@@ -29,6 +29,10 @@ def as_array(values: ArrayLike, name: str) -> Numbers:
         if values.is_complex():
             raise InputError(f"{name} must be real numbers, got {values.dtype}.")
         return values.detach()
+    if isinstance(values, np.ma.MaskedArray) and (masked := int(np.sum(values.mask))):
+        raise InputError(
+            f"{name} has {masked} masked values; give every row all its numbers, or leave it out."
+        )
     try:
         array = np.asarray(values)
     except ValueError:

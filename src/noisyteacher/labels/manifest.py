@@ -15,6 +15,7 @@ import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.io.classes import clean_classes
 from noisyteacher.io.ids import is_text
 
 FILE_NAME = "manifest.json"
@@ -131,13 +132,47 @@ class Manifest:
         expected = fields.pop("manifest_sha256", None)
         if expected != _hash_fields({"format": _FORMAT, "version": _VERSION, **fields}):
             raise InputError(f"{folder / FILE_NAME} was changed after it was written.")
-        fields["extras"] = {
-            name: Extra(extra["dtype"], tuple(extra["shape"]), extra["sha256"])
-            for name, extra in fields["extras"].items()
-        }
-        fields["parts"] = tuple(StorePart(**part) for part in fields["parts"])
-        fields["classes"] = tuple(fields["classes"])
-        return cls(**fields)
+        try:
+            fields["extras"] = {
+                name: Extra(extra["dtype"], tuple(extra["shape"]), extra["sha256"])
+                for name, extra in fields["extras"].items()
+            }
+            fields["parts"] = tuple(StorePart(**part) for part in fields["parts"])
+            fields["classes"] = clean_classes(fields["classes"])
+            manifest = cls(**fields)
+            manifest._check()
+        except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise InputError(
+                f"{folder / FILE_NAME} is not a manifest that noisyteacher wrote ({reason}); make "
+                "the label store again."
+            ) from error
+        return manifest
+
+    def _check(self) -> None:
+        """Refuse what no store can be, before memory is made for it."""
+        counts = {"rows": self.rows, "k": self.k, **{part.file: part.rows for part in self.parts}}
+        for name, count in counts.items():
+            if type(count) is not int or count < 0:
+                raise ValueError(f"{name} is {count!r}, not a number of rows or classes")
+        outside = [part.file for part in self.parts if not is_part_name(part.file)]
+        if outside:
+            raise ValueError(f"{outside[0]!r} is not the name of a part in this folder")
+        if sum(part.rows for part in self.parts) != self.rows:
+            raise ValueError(f"its parts do not add up to {self.rows} rows")
+        if not 1 <= self.k <= len(self.classes):
+            raise ValueError(f"k is {self.k} for {len(self.classes)} classes")
+        if self.id_type not in ("string", "integer"):
+            raise ValueError(f"ids are of the type {self.id_type!r}")
+        for text in (self.teacher, self.revision):
+            if not isinstance(text, str | None):
+                raise ValueError(f"the teacher is {text!r}")
+        if not isinstance(self.temperature, float | int | None):
+            raise ValueError(f"the temperature is {self.temperature!r}")
+        for name, extra in self.extras.items():
+            sides = all(type(side) is int and side > 0 for side in extra.shape)
+            if np.dtype(extra.dtype).kind not in "iuf" or not sides:
+                raise ValueError(f"the extra column {name!r} is {extra.dtype} {extra.shape}")
 
 
 def part_name(token: str, number: int) -> str:

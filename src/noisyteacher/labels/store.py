@@ -218,6 +218,8 @@ def read(path: Path, extras: Iterable[str] | None) -> Record:
     absent = [name for name in names if name not in manifest.extras]
     if absent:
         raise InputError(f"{path} has no extra column {first_few(absent)}.")
+    for part in manifest.parts:
+        _check_part(path / part.file, part.rows, manifest, names)
     record = _empty_record(manifest, names)
     ids, start = [record.ids], 0
     for part in manifest.parts:
@@ -260,6 +262,30 @@ def _empty_record(manifest: Manifest, extras: list[str]) -> Record:
     )
 
 
+def _check_part(file: Path, rows: int, manifest: Manifest, extras: list[str]) -> None:
+    """Compare a part with the manifest before memory is made for what the manifest says."""
+    if not file.is_file():
+        raise InputError(f"{file} is missing, so the label store cannot be opened.")
+    widths = {name: int(np.prod(manifest.extras[name].shape)) for name in extras}
+    with _damaged(file), pq.ParquetFile(file, memory_map=True) as parquet:
+        if parquet.metadata.num_rows != rows:
+            raise ValueError(f"{parquet.metadata.num_rows} rows instead of {rows}")
+        for name, width in {"topk_index": manifest.k, "topk_logprob": manifest.k, **widths}.items():
+            kind = parquet.schema_arrow.field(name).type
+            found = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+            if found != width:
+                raise ValueError(f"{found} values of {name} in a row instead of {width}")
+
+
+@contextlib.contextmanager
+def _damaged(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{file} is damaged: {reason.rstrip('.')}.") from error
+
+
 def _read_part(file: Path, rows: int, record: Record, start: int) -> npt.NDArray[Any]:
     """Fill the rows from ``start`` on from one part, and return its ids."""
     targets = {
@@ -269,19 +295,12 @@ def _read_part(file: Path, rows: int, record: Record, start: int) -> npt.NDArray
         "missing": record.missing,
         **record.extras,
     }
-    if not file.is_file():
-        raise InputError(f"{file} is missing, so the label store cannot be opened.")
-    try:
+    with _damaged(file):
         with pq.ParquetFile(file, memory_map=True) as parquet:
             table = parquet.read(["id", *targets])
-        if table.num_rows != rows:
-            raise ValueError(f"{table.num_rows} rows instead of {rows}")
         for name, target in targets.items():
             _fill(target[start : start + rows], table.column(name))
         return _read_ids(table.column("id"), is_text(record.ids))
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{file} is damaged: {reason.rstrip('.')}.") from error
 
 
 def _fill(target: npt.NDArray[Any], column: Any) -> None:

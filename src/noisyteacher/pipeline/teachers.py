@@ -132,6 +132,7 @@ class FunctionTeacher:
     ) -> None:
         self.name, self.classes = name, None if classes is None else tuple(classes)
         self._function, self._k = function, k
+        self._columns: int | None = None  # of what it returns
 
     def fingerprint(self) -> str:
         """Its name and the file it stands in; what that imports cannot be seen from here."""
@@ -157,12 +158,31 @@ class FunctionTeacher:
         return TeacherLabels.from_logits(ids, logits, self.classes, self._k, teacher=self.name)
 
     def _logits(self, ids: list[Any], inputs: np.ndarray | list[str]) -> np.ndarray:
-        said = self._function(ids, inputs)
-        logits = np.asarray(said.detach().cpu() if isinstance(said, Tensor) else said, np.float32)
+        try:
+            said = self._function(ids, inputs)
+        except SystemExit as error:
+            raise InputError(
+                f"{self.name} ended the program with sys.exit({error.code!r}); it must return "
+                "logits."
+            ) from error
+        try:
+            given = said.detach().cpu() if isinstance(said, Tensor) else said
+            logits = np.asarray(given, np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.name} must return an array of numbers, logits ({len(ids)}, classes), not "
+                f"{type(said).__name__}: {error}."
+            ) from error
         if logits.ndim != 2 or len(logits) != len(ids):
             raise InputError(
                 f"{self.name} must return logits ({len(ids)}, classes) for {len(ids)} inputs, not "
                 f"an array of shape {logits.shape}."
+            )
+        self._columns = self._columns or logits.shape[1]
+        if logits.shape[1] != self._columns:
+            raise InputError(
+                f"{self.name} returned {self._columns} columns first and {logits.shape[1]} later; "
+                "every call must return one column for each class."
             )
         return logits
 

@@ -126,6 +126,11 @@ def import_array(
     arrays = read_arrays(path)
     wanted = ("array", "probs", "logits") if not settings.logits else ("array", "logits", "probs")
     key = first_present(wanted, list(arrays))
+    if key == "probs" and "logits" in arrays and not settings.logits:
+        raise InputError(
+            f"{path} has both 'probs' and 'logits'; leave one of them out, or say that the logits "
+            "count: logits=True (--logits)."
+        )
     if key is None:
         raise InputError(f"{path} has neither 'probs' nor 'logits', only {first_few(arrays)}.")
     values = arrays[key]
