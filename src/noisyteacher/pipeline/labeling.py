@@ -293,7 +293,7 @@ def _check_ids(sources: Sequence[Dataset]) -> None:
     ids = [key for source in sources for key in source.ids.tolist()]
     if len({type(key) for key in ids}) > 1:
         raise InputError("The ids of the files must all be text, or all whole numbers.")
-    if repeated := [key for key, count in Counter(ids).items() if count > 1]:
+    if repeated := sorted(key for key, count in Counter(ids).items() if count > 1):
         raise InputError(
             f"The files share ids: {first_few(repeated)}; label them into "
             "stores of their own, or give them other ids."

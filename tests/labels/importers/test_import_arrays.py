@@ -48,7 +48,8 @@ def test_npz_says_which_numbers_it_holds(tmp_path: Path) -> None:
     path = saved(tmp_path, logits=np.log(PROBS), ids=IDS)
     np.testing.assert_allclose(import_array(path).probs, PROBS, atol=5e-4)
     path = saved(tmp_path, logits=np.log(PROBS[:, ::-1]), probs=PROBS, ids=IDS)
-    np.testing.assert_allclose(import_array(path).probs, PROBS, atol=5e-4)
+    with pytest.raises(InputError, match="has both 'probs' and 'logits'"):
+        import_array(path)
     flipped = import_array(path, settings=ImportSettings(logits=True))
     np.testing.assert_allclose(flipped.probs, PROBS[:, ::-1], atol=5e-4)
 
