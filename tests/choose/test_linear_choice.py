@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import softmax
 from sklearn.metrics import f1_score
 
+from noisyteacher.choose.choice import Choice, ComparisonLine
 from noisyteacher.choose.decision import Estimate, Evidence, macro_f1
 from noisyteacher.choose.evidence import DecisionRows, cross_fit, solve_candidates
 from noisyteacher.choose.folds import input_groups, make_folds
@@ -268,27 +269,54 @@ def test_wilsons_interval() -> None:
 # -- words ----------------------------------------------------------------------------------
 
 
+def told(
+    score: Estimate,
+    gain: Estimate,
+    teacher: Estimate | None = None,
+    rows: int = 400,
+    gold_weight: float = 0.5,
+) -> str:
+    """The verdict on a blend of two candidates, beside gold labels alone at 80 %."""
+    gold = Estimate(0.80, 0.76, 0.84)
+    lines = tuple(
+        ComparisonLine("", None, taught, score, weight, 0.5)
+        for taught, weight in ((False, gold_weight), (True, 1 - gold_weight))
+    )
+    y = np.arange(rows) % 2
+    choice = Choice((), lines, score, gold, teacher, gain, y, "accuracy", np.zeros((rows, 2)))
+    return verdict(choice, y, ["ham", "spam"])
+
+
 def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
-    score, gold = Estimate(0.84, 0.80, 0.87), Estimate(0.80, 0.76, 0.84)
-    teacher = Estimate(0.78, 0.73, 0.82)
-    worth = verdict(score, gold, teacher, Estimate(0.04, 0.01, 0.07), 400)
-    assert worth == (
+    score, teacher = Estimate(0.84, 0.80, 0.87), Estimate(0.78, 0.73, 0.82)
+    assert told(score, Estimate(0.04, 0.01, 0.07), teacher) == (
         "The student's accuracy on held-out gold rows is 84.0 % (80.0 to 87.0); gold labels alone "
         "reach 80.0 % (76.0 to 84.0), the teacher 78.0 % (73.0 to 82.0). The teacher's labels "
         "were worth it: +4.0 points (1.0 to 7.0) over gold labels alone. This holds for rows "
         "drawn like your gold rows."
     )
     wide = Estimate(0.84, 0.74, 0.90)
-    open_question = verdict(wide, gold, None, Estimate(0.01, -0.01, 0.03), 40, gold_weight=0.95)
+    open_question = told(wide, Estimate(0.01, -0.01, 0.03), rows=40, gold_weight=0.95)
     assert "40 gold rows cannot tell whether the teacher's labels helped: +1.0" in open_question
     assert "Gold labels alone carry 95.0 % of the weight: they are enough here." in open_question
     assert "With 40 gold rows the accuracy is known to within 8 points only." in open_question
-    assert "did not help" in verdict(score, gold, None, Estimate(-0.04, -0.07, -0.01), 400)
+    assert "did not help: -4.0 points" in told(score, Estimate(-0.04, -0.07, -0.01))
+    assert "were not worth it: +0.1 points" in told(score, Estimate(0.001, -0.02, 0.02))
+    assert "400 gold rows cannot tell" in told(score, Estimate(0.001, -0.04, 0.04))
+
+
+def test_the_verdict_points_out_a_teacher_that_is_always_right() -> None:
+    score, gain = Estimate(0.9, 0.85, 0.95), Estimate(0.1, 0.05, 0.15)
+    always, mostly = Estimate.wilson(1.0, 50), Estimate.wilson(0.98, 50)
+    suspicious = "The teacher is right on all of these rows, so it was probably trained on them"
+    assert suspicious in told(score, gain, always, rows=50)
+    assert suspicious not in told(score, gain, always, rows=49)
+    assert suspicious not in told(score, gain, mostly, rows=50)
 
 
 def test_other_shares_on_the_pool_are_pointed_out() -> None:
     gold = np.repeat([0, 1], [50, 50])
-    told = shares_note(gold, np.repeat([0, 1], [90, 10]), ["ham", "spam"])
-    assert told is not None
-    assert "predicts 'ham' for 90.0 % of the pool, while 50.0 %" in told
+    note = shares_note(gold, np.repeat([0, 1], [90, 10]), ["ham", "spam"])
+    assert note is not None
+    assert "predicts 'ham' for 90.0 % of the pool, while 50.0 %" in note
     assert shares_note(gold, np.repeat([0, 1], [55, 45]), ["ham", "spam"]) is None

@@ -319,10 +319,17 @@ def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
 # -- the audit ------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
+@pytest.mark.parametrize("unlabeled", [0, 8])
 @pytest.mark.parametrize("val", [False, True])
-def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool) -> None:
+def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool, unlabeled: int) -> None:
     """The same sentence with the same numbers, and no advice against it."""
     folder = write_reviews(tmp_path, gold=70, pool=60)
+    if unlabeled:
+        # Of the gold rows; where the teacher saw others, rows without a label say nothing.
+        labels = TeacherLabels.open(folder / "labels")
+        kept = labels.ids[~np.isin(labels.ids, [f"r{i}" for i in range(30, 30 + unlabeled)])]
+        labels.take(kept).save(folder / "labels", overwrite=True)
     files = ["--gold", folder / "gold.csv", "--pool", folder / "pool.csv"]
     audited = ["--gold", folder / "gold.csv"]
     if val:
@@ -340,8 +347,8 @@ def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool) -> None:
     assert found.exit_code == 0, (found.output, found.exception)
     config = orjson.loads((tmp_path / "run" / "student" / "config.json").read_bytes())
     compared = orjson.loads(found.stdout)["numbers"]["comparison"]
-    assert compared["rows"] == (50 if val else 70)
-    assert compared["learned_from"] == 70
+    assert compared["rows"] == (50 - unlabeled if val else 70)
+    assert compared["learned_from"] == 70 - unlabeled * val
     assert compared["verdict"] == config["about"]["verdict"]
     blend = config["about"]["candidates"][-1]
     assert 100 * compared["student"]["value"] == pytest.approx(blend["accuracy"], abs=0.006)

@@ -21,7 +21,7 @@ from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.floor import FeatureMatrix, feature_matrix
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
 from noisyteacher.choose.linear_choice import DEFAULT_METHODS, choose_linear, linear_candidates
-from noisyteacher.choose.verdict import ENOUGH_GOLD, gold_verdict, verdict_of
+from noisyteacher.choose.verdict import ENOUGH_GOLD, gold_verdict, is_no_gain, verdict
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import Kind, take_rows
@@ -38,9 +38,14 @@ Inputs: TypeAlias = np.ndarray | sp.csr_matrix | list[str]
 
 @dataclass(frozen=True)
 class GoldInputs:
-    """Inputs of V, of A with its classes, and of the pool; None where they were not given."""
+    """Inputs of V, of A with its classes, and of the pool; None where they were not given.
+
+    Rows of V without a teacher label judge and train students, and do not measure the teacher.
+    """
 
     val: Inputs
+    y: np.ndarray  # (v,) true classes of V
+    labeled: np.ndarray  # (v,) bool: the rows of V that have a teacher label
     gold: Inputs | None
     gold_y: np.ndarray
     pool: Inputs | None
@@ -65,7 +70,7 @@ class GoldComparison:
         """Whether the teacher's labels add nothing, in the words of the verdict."""
         if self.gain is None:
             return False
-        return self.gain.high < 0 or self.gold_weight >= ENOUGH_GOLD
+        return is_no_gain(self.gain.value, self.gain.high) or self.gold_weight >= ENOUGH_GOLD
 
 
 def read_inputs(inputs: Any, rows: int, what: str) -> Inputs:
@@ -100,34 +105,35 @@ def _is_texts(inputs: Any) -> bool:
 
 
 def compare_with_gold(
-    given: GoldInputs, val: TeacherLabels, y: np.ndarray, pool: TeacherLabels | None, seed: int
+    given: GoldInputs, val: TeacherLabels, pool: TeacherLabels | None, seed: int
 ) -> GoldComparison:
     """Cross-fit linear students over the rows of V; rows of A are in every training part.
 
     Args:
         given: the inputs.
-        val: (v,) teacher labels of V, and ``y`` (v,) its true classes.
+        val: teacher labels of V's labeled rows.
         pool: teacher labels of the pool; rows without inputs take no part.
     """
-    if len(y) < LEAST_ROWS:
+    if len(val) < LEAST_ROWS:
         raise InputError(
-            f"{len(y)} gold rows are too few to compare students on: inputs need at least "
+            f"{len(val)} gold rows are too few to compare students on: inputs need at least "
             f"{LEAST_ROWS}."
         )
     pool_inputs, pool_labels = _with_both(given, pool)
     joined = _joined([part for part in (given.gold, given.val, pool_inputs) if part is not None])
     known = len(given.gold_y)  # rows of A come first, and no teacher label of theirs is used
     labels = val if pool_labels is None else join_labels([val, pool_labels])
-    truth = np.concatenate([given.gold_y, y, np.full(len(labels) - len(val), -1)])
+    truth = np.concatenate([given.gold_y, given.y, np.full(len(labels) - len(val), -1)])
     ids = np.arange(len(truth))
     judges = (ids >= known) & (truth >= 0)
+    labeled = np.concatenate([known + np.flatnonzero(given.labeled), np.flatnonzero(truth < 0)])
     rows = DecisionRows(
         _features(joined),
         ids,
         truth,
         judges,
         judges,
-        replace(labels, ids=ids[known:]),
+        replace(labels, ids=labeled),
         len(val.classes),
         groups=input_groups(joined),
     )
@@ -142,7 +148,7 @@ def compare_with_gold(
         student=_interval(choice.score) if taught else None,
         gain=_interval(choice.gain) if taught else None,
         gold_weight=choice.gold_weight,
-        verdict=verdict_of(choice, val.classes)
+        verdict=verdict(choice, choice.said_of_pool, val.classes)
         if taught
         else gold_verdict(choice.gold_only, choice.teacher),
     )

@@ -99,7 +99,7 @@ def measure(case: Case) -> Numbers:
         ),
         comparison=None
         if case.inputs is None
-        else compare_with_gold(case.inputs, case.val, case.y, case.pool, bootstrap.seed),
+        else compare_with_gold(case.inputs, case.val, case.pool, bootstrap.seed),
     )
 
 

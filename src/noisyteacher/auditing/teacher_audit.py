@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from textwrap import fill
 from typing import Any
 
@@ -114,7 +114,7 @@ def audit(
             V's or A's are the pool, unless ``pool`` is given.
         y: the true classes of V, (v,), as numbers or class names.
         ids: the ids of V's rows, (v,); by default all rows of ``labels`` are V, in their order.
-            Rows that the teacher did not label are left out, with a warning.
+            Rows that the teacher did not label do not measure it, with a warning.
         pool: what the teacher said of the pool, when it is kept apart.
         inputs: V's inputs, to compare linear students with and without the teacher's labels as
             ``distill`` does: texts, or numbers (v, ...) such as embeddings.
@@ -146,8 +146,12 @@ def audit(
     rest = _pool(store, given_pool, val_ids, a_ids)
     read = None
     if inputs is not None:
+        # As in distill: a gold row needs no teacher label to judge, unless the teacher saw others.
+        kept = np.arange(len(truth)) if gold_inputs is None else labeled
         read = GoldInputs(
-            read_inputs(inputs, len(truth), "inputs"),
+            take_rows(read_inputs(inputs, len(truth), "inputs"), kept),
+            truth[kept],
+            np.isin(kept, labeled),
             *_gold_inputs(gold_inputs, gold_y, store),
             *_pool_inputs(pool_inputs, rest),
         )
@@ -159,7 +163,7 @@ def audit(
         pool=rest,
         gold_ids=a_ids,
         given_pool_ids=val_ids[:0] if given_pool is None else given_pool.ids,
-        inputs=None if read is None else replace(read, val=take_rows(read.val, labeled)),
+        inputs=read,
         noise=TeacherNoise(lower_bound=lower_bound, threshold=threshold),
         bootstrap=Bootstrap(len(labeled), replicates, seed),
     )
@@ -180,8 +184,8 @@ def labeled_rows(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
         )
     if missing:
         warnings.warn(
-            f"{len(missing)} of {len(ids)} gold ids have no teacher label and are left out: "
-            f"{first_few(missing)}.",
+            f"{len(missing)} of {len(ids)} gold ids have no teacher label and do not measure the "
+            f"teacher: {first_few(missing)}.",
             NoisyTeacherWarning,
             stacklevel=3,
         )

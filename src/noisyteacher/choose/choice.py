@@ -47,9 +47,19 @@ class Choice:
     gold_only: Estimate  # of the same rule applied to students of gold labels alone
     teacher: Estimate | None  # on the same rows
     gain: Estimate  # over gold labels alone, paired
-    rows: int  # how many gold rows judged
+    y: np.ndarray  # (n,) true classes of the gold rows that judged
     metric: str
-    out_of_fold: np.ndarray  # (repeats × rows, L) logits of the returned student
+    out_of_fold: np.ndarray  # (repeats × n, L) logits of the returned student
+
+    @property
+    def rows(self) -> int:
+        """How many gold rows judged."""
+        return len(self.y)
+
+    @property
+    def gold_weight(self) -> float:
+        """The share of the student that students of gold labels alone have."""
+        return sum(line.weight for line in self.lines if not line.uses_teacher)
 
 
 def compare_candidates(
@@ -81,7 +91,7 @@ def compare_candidates(
         gold_only=evidence.estimate(gold),
         teacher=evidence.teacher_estimate(),
         gain=evidence.difference(ours, gold),
-        rows=len(evidence),
+        y=evidence.y,
         metric=evidence.metric,
         out_of_fold=evidence.predictions(parts),
     )

@@ -75,13 +75,7 @@ class LinearChoice(Choice):
     student: LinearFit
     own_parts: tuple[tuple[Part, ...], ...]  # of each candidate's blend of its own settings
     candidates: tuple[LinearCandidate, ...]
-    y: np.ndarray  # (rows,) true classes of the gold rows that judged
     said_of_pool: np.ndarray  # (p,) classes that the student predicts for the first pool rows
-
-    @property
-    def gold_weight(self) -> float:
-        """The share of the blend that students of gold labels alone have."""
-        return sum(line.weight for line in self.lines if not line.uses_teacher)
 
 
 def choose_linear(
@@ -105,7 +99,6 @@ def choose_linear(
         student=student,
         own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
         candidates=tuple(candidates),
-        y=evidence.y,
         said_of_pool=student.logits(rows.features[shown]).argmax(1),
     )
 

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
-from noisyteacher.choose.linear_choice import FEW_ROWS, LinearChoice
+from noisyteacher.choose.linear_choice import FEW_ROWS
 
 _NAMES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
 ENOUGH_GOLD = 0.9  # a weight of gold labels alone from which they are called enough
+# A gain below the first whose interval ends below the second is called none.
+_NO_GAIN, _LITTLE_GAIN = 0.01, 0.03
+SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
 _SHARES_DIFFER = 0.1  # a class whose shares of gold rows and of predictions differ by more is named
 
 
@@ -29,12 +33,19 @@ def points(found: Estimate) -> str:
     return f"{value:+.1f} points ({low:.1f} to {high:.1f})"
 
 
+def is_no_gain(value: float, high: float) -> bool:
+    """Whether a gain with this upper end is none: negative, or small and surely not large."""
+    return high < 0 or (value < _NO_GAIN and high < _LITTLE_GAIN)
+
+
 def headline(gain: Estimate, rows: int) -> str:
     """Whether the teacher's labels were worth it, in one sentence."""
     if gain.low > 0:
         return f"The teacher's labels were worth it: {points(gain)} over gold labels alone."
     if gain.high < 0:
         return f"The teacher's labels did not help: {points(gain)} against gold labels alone."
+    if is_no_gain(gain.value, gain.high):
+        return f"The teacher's labels were not worth it: {points(gain)} over gold labels alone."
     return (
         f"{rows} gold rows cannot tell whether the teacher's labels helped: {points(gain)} "
         "over gold labels alone."
@@ -55,27 +66,36 @@ def key_figures(
 
 
 def verdict(
-    score: Estimate,
-    gold_only: Estimate,
-    teacher: Estimate | None,
-    gain: Estimate,
-    rows: int,
+    choice: Choice,
+    said: np.ndarray,
+    classes: Sequence[str],
     *,
-    metric: str = "accuracy",
-    gold_weight: float | None = None,
+    blended: bool = True,
+    more: Sequence[str] = (),
 ) -> str:
     """Accuracy of the student, of gold labels alone and of the teacher, and what that means.
 
-    ``gold_weight`` is the share of the blend that students of gold labels alone have.
+    Args:
+        choice: what is known.
+        said: (p,) classes that the student predicts for pool rows.
+        classes: their names.
+        blended: whether the student is a blend, of which gold labels alone have a share.
+        more: sentences that only one kind of student has.
     """
-    what = _NAMES[metric]
+    score, gain, rows, what = choice.score, choice.gain, choice.rows, _NAMES[choice.metric]
+    teacher, gold_weight = choice.teacher, choice.gold_weight
     told = [
         f"The student's {what} on held-out gold rows is {with_interval(score)}; gold labels alone "
-        f"reach {with_interval(gold_only)}"
+        f"reach {with_interval(choice.gold_only)}"
         + ("." if teacher is None else f", the teacher {with_interval(teacher)}.")
     ]
     told.append(headline(gain, rows))
-    if gold_weight is not None and gold_weight >= ENOUGH_GOLD:
+    if teacher is not None and teacher.value == 1 and rows >= SUSPICIOUS_ROWS:
+        told.append(
+            "The teacher is right on all of these rows, so it was probably trained on them, and "
+            "then these figures are too high: only rows that it never saw (--val) can tell."
+        )
+    if blended and gold_weight >= ENOUGH_GOLD:
         told.append(
             f"Gold labels alone carry {percent(gold_weight)} of the weight: they are enough here."
         )
@@ -83,22 +103,8 @@ def verdict(
         half = 50 * (score.high - score.low)
         told.append(f"With {rows} gold rows the {what} is known to within {half:.0f} points only.")
     told.append("This holds for rows drawn like your gold rows.")
-    return " ".join(told)
-
-
-def verdict_of(choice: LinearChoice, classes: Sequence[str]) -> str:
-    """The verdict on a choice between linear students, with a note on the shares of classes."""
-    told = verdict(
-        choice.score,
-        choice.gold_only,
-        choice.teacher,
-        choice.gain,
-        choice.rows,
-        metric=choice.metric,
-        gold_weight=choice.gold_weight,
-    )
-    note = shares_note(choice.y, choice.said_of_pool, classes) if len(choice.said_of_pool) else None
-    return told if note is None else f"{told} {note}"
+    note = shares_note(choice.y, said, classes) if len(said) else None
+    return " ".join([*told, *more, *([] if note is None else [note])])
 
 
 def gold_verdict(gold_only: Estimate, teacher: Estimate | None) -> str:

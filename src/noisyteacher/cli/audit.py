@@ -152,16 +152,19 @@ def audit(
     options = FileOptions(id_column, text_column, label_column)
     status = Console(stderr=True).status(f"Auditing {len(labels)} labels")
     with warnings_as_lines(), status:
-        val = _with_teacher_labels(read(gold), labels)
+        val = read(gold)
         known = None if trained_on is None else read(trained_on, needs_labels=False)
         apart = None
         if pool is not None:
             apart = TeacherLabels.open(pool, extras=("embedding",) if embeddings else ())
         given: dict[str, Any] = {}
         if embeddings:
+            val = _usable(val, labels, labels.ids)
             given = _embeddings(labels, val, known, apart)
         elif inputs:
-            given = _inputs(labels, val, known, apart, inputs, options)
+            found = _read_inputs(inputs, labels, options)
+            val = _usable(val, labels, found[0])
+            given = _inputs(labels, val, known, apart, *found)
         result = run_audit(
             labels,
             _class_names(labels, val),
@@ -189,11 +192,17 @@ def audit(
     say_next("noisyteacher", "distill", *files, "--out", "runs/student")
 
 
-def _with_teacher_labels(gold: Gold, labels: TeacherLabels) -> Gold:
+def _usable(gold: Gold, labels: TeacherLabels, with_inputs: np.ndarray) -> Gold:
+    """Without the rows that have neither a teacher label nor an input; warns of them."""
     from noisyteacher.auditing.teacher_audit import labeled_rows
+    from noisyteacher.io.ids import IdLookup
 
-    labeled = labeled_rows(gold.ids, labels)
-    return gold._replace(ids=gold.ids[labeled], y=None if gold.y is None else gold.y[labeled])
+    labeled = labels.has(gold.ids)
+    usable = labeled | (IdLookup(with_inputs).find(gold.ids) >= 0)
+    if usable.all():
+        return gold
+    labeled_rows(gold.ids[labeled | ~usable], labels)
+    return gold._replace(ids=gold.ids[usable], y=None if gold.y is None else gold.y[usable])
 
 
 def _class_names(labels: TeacherLabels, gold: Gold) -> list[str]:
@@ -213,17 +222,12 @@ def _embeddings(
     return given
 
 
-def _inputs(
-    labels: TeacherLabels,
-    val: Gold,
-    trained_on: Gold | None,
-    apart: TeacherLabels | None,
-    places: Sequence[str],
-    options: FileOptions,
-) -> dict[str, Any]:
+def _read_inputs(
+    places: Sequence[str], labels: TeacherLabels, options: FileOptions
+) -> tuple[np.ndarray, Any, str]:
+    """Ids and inputs of all files together, and what to call them."""
     import numpy as np
 
-    from noisyteacher.data.dataset import positions_of, take_rows
     from noisyteacher.io.ids import ids_like
 
     sets: list[Dataset] = []
@@ -237,6 +241,19 @@ def _inputs(
     rows: Any = [row for part in sets for row in part.inputs]
     if not isinstance(first.inputs, list):
         rows = np.concatenate([np.asarray(part.inputs) for part in sets])
+    return ids, rows, where
+
+
+def _inputs(
+    labels: TeacherLabels,
+    val: Gold,
+    trained_on: Gold | None,
+    apart: TeacherLabels | None,
+    ids: np.ndarray,
+    rows: Any,
+    where: str,
+) -> dict[str, Any]:
+    from noisyteacher.data.dataset import positions_of, take_rows
 
     def of(wanted: np.ndarray) -> Any:
         return take_rows(rows, positions_of(ids, wanted, where))

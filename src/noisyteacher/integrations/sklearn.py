@@ -27,7 +27,7 @@ from noisyteacher.choose.linear_choice import (
     choose_linear,
     linear_candidates,
 )
-from noisyteacher.choose.verdict import gold_verdict, verdict_of
+from noisyteacher.choose.verdict import gold_verdict, verdict
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
 from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
@@ -321,7 +321,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self.verdict_ = (
             gold_verdict(choice.gold_only, choice.teacher)
             if labels is None
-            else verdict_of(choice, [str(name) for name in self.classes_])
+            else verdict(choice, choice.said_of_pool, [str(name) for name in self.classes_])
         )
         self.noise_ = None
         models = [noise for method in methods if (noise := method.noise()) is not None]

@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
-from noisyteacher.choose.verdict import headline, key_figures, percent, shares_note, verdict
+from noisyteacher.choose.verdict import headline, key_figures, percent, verdict
 from noisyteacher.core.machine import versions
 from noisyteacher.core.notebook import notebook_html
 from noisyteacher.data.dataset import take_rows
@@ -97,34 +97,17 @@ class Distilled:
 
     def verdict(self) -> str:
         """Accuracies on held-out gold rows, and whether the teacher was worth it."""
-        found = self.choice
-        alone = sum(line.weight for line in found.lines if not line.uses_teacher)
-        told = verdict(
-            found.score,
-            found.gold_only,
-            found.teacher,
-            found.gain,
-            found.rows,
-            metric=found.metric,
-            gold_weight=alone if self.blend else None,
-        )
-        more = [self._shares_note()]
+        task, more = self.task, []
         if not self.blend:
             seen = "without the selection set" if self._has_selection else "on all gold rows"
-            more.insert(0, f"Returned is {self.kept}, trained {seen}.")
-        return " ".join([told, *(note for note in more if note)])
+            more.append(f"Returned is {self.kept}, trained {seen}.")
+        pool = take_rows(task.inputs, task.split.pool[:_MOST_PREDICTED])
+        said = self.student.logits(pool).argmax(1)
+        return verdict(self.choice, said, task.classes, blended=self.blend, more=more)
 
     @property
     def _has_selection(self) -> bool:
         return len(self.task.split.selection) > 0
-
-    def _shares_note(self) -> str | None:
-        task = self.task
-        pool = task.split.pool[:_MOST_PREDICTED]
-        if not len(pool):
-            return None
-        said = self.student.logits(take_rows(task.inputs, pool)).argmax(1)
-        return shares_note(task.y[task.judges], said, task.classes)
 
     def lines(self) -> list[dict[str, Any]]:
         """One entry per candidate, and the returned student, for tables and machines."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from noisyteacher.choose.folds import LEAST_ROWS
+from noisyteacher.choose.verdict import SUSPICIOUS_ROWS
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Dataset, Split
 from noisyteacher.data.dataset import Kind
@@ -24,8 +25,6 @@ from noisyteacher.pipeline.matching import (
     without_unlabeled,
 )
 from noisyteacher.train.pool_shards import PoolShards
-
-SUSPICIOUS_ROWS = 50  # a teacher that is right on all of so many rows has likely seen them
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +209,8 @@ def _measurable(gold: Dataset, labels: TeacherLabels) -> np.ndarray:
     if not usable.all():
         unlabeled = gold.ids[~usable].tolist()
         warn(
-            f"{len(unlabeled)} of {len(gold)} gold ids have no teacher label and are trained on "
-            f"only: {first_few(unlabeled)}."
+            f"{len(unlabeled)} of {len(gold)} gold ids have no teacher label and do not measure "
+            f"the teacher: {first_few(unlabeled)}."
         )
     return np.asarray(usable)
 
