@@ -20,7 +20,7 @@ from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.floor import FeatureMatrix, feature_matrix
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
-from noisyteacher.choose.linear_choice import DEFAULT_METHODS, choose_linear, linear_candidates
+from noisyteacher.choose.linear_choice import choose_linear, default_methods, linear_candidates
 from noisyteacher.choose.verdict import ENOUGH_GOLD, gold_verdict, is_no_gain, verdict
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf
@@ -127,8 +127,9 @@ def compare_with_gold(
     ids = np.arange(len(truth))
     judges = (ids >= known) & (truth >= 0)
     labeled = np.concatenate([known + np.flatnonzero(given.labeled), np.flatnonzero(truth < 0)])
+    features = _features(joined)
     rows = DecisionRows(
-        _features(joined),
+        features,
         ids,
         truth,
         judges,
@@ -138,7 +139,7 @@ def compare_with_gold(
         groups=input_groups(joined),
     )
     taught = pool_labels is not None
-    methods = DEFAULT_METHODS if taught else (GoldOnly(),)
+    methods = default_methods(sp.issparse(features)) if taught else (GoldOnly(),)
     choice = choose_linear(rows, linear_candidates(methods), seed=seed)
     return GoldComparison(
         kind=_kind(given.val),

@@ -21,6 +21,7 @@ from noisyteacher.choose.evidence import (
 from noisyteacher.choose.folds import make_folds
 from noisyteacher.methods import (
     SOFT_LABELS,
+    Consistency,
     ForwardCorrection,
     GoldOnly,
     Method,
@@ -49,6 +50,15 @@ DEFAULT_METHODS: tuple[Method, ...] = (
     SLaM(),
     ForwardCorrection(),
 )
+
+
+# Words can be dropped at random, so rows of words have two views.
+WITH_DROPPED_WORDS = Consistency(SLaM(hard=True, per_class=True))
+
+
+def default_methods(words: bool) -> tuple[Method, ...]:
+    """What is tried unless the user names methods; ``words`` are sparse rows, as TF-IDF makes."""
+    return (*DEFAULT_METHODS, WITH_DROPPED_WORDS) if words else DEFAULT_METHODS
 
 
 def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[LinearCandidate]:

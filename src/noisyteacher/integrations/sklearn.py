@@ -22,9 +22,9 @@ from torch import nn
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
 from noisyteacher.choose.linear_choice import (
-    DEFAULT_METHODS,
     FOLDS,
     choose_linear,
+    default_methods,
     linear_candidates,
 )
 from noisyteacher.choose.verdict import gold_verdict, verdict
@@ -35,7 +35,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
 from noisyteacher.models import BagLinear, CustomModel, Linear, ModelLike, ModelSpec, as_spec
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.preparation import can_be_solved
+from noisyteacher.pipeline.preparation import can_cross_fit
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
 from noisyteacher.train.solver import LinearFit
 
@@ -266,8 +266,9 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             )
         if hasattr(self, "coef_"):
             del self.coef_  # of an earlier fit
-        if self.student == "linear" and (method is None or can_be_solved(method)):
-            methods = (GoldOnly(),) if labels is None else DEFAULT_METHODS
+        words = sparse.issparse(X)
+        if self.student == "linear" and (method is None or can_cross_fit(method, words)):
+            methods = (GoldOnly(),) if labels is None else default_methods(words)
             if method is not None:
                 methods = (GoldOnly(), method)
             return self._choose(X, rows, methods, seed, labels)

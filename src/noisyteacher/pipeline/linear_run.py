@@ -15,10 +15,10 @@ from torch import Tensor
 from noisyteacher.choose.evidence import DecisionRows, solve_candidates
 from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.linear_choice import (
-    DEFAULT_METHODS,
     FOLDS,
     LinearChoice,
     choose_linear,
+    default_methods,
     linear_candidates,
 )
 from noisyteacher.core.errors import InputError
@@ -55,7 +55,7 @@ class OutOfTime(Exception):
 
 
 def methods_to_try(
-    methods: tuple[Method, ...], *, compare: bool, quick: bool
+    methods: tuple[Method, ...], words: bool, *, compare: bool, quick: bool
 ) -> tuple[Method, ...]:
     """Gold only and the ways to use the teacher; ``methods`` the user names replace the latter."""
     if methods:
@@ -64,8 +64,8 @@ def methods_to_try(
         return (GoldOnly(), SLaM())
     if compare:
         more = (Vanilla(), Calibrated(), Calibrated(TaylorCE(2)), SLaM(hard=True, per_class=True))
-        return (*DEFAULT_METHODS, *more)
-    return DEFAULT_METHODS
+        return (*default_methods(words), *more)
+    return default_methods(words)
 
 
 def run_linear(run: Run) -> Distilled | Unfinished:
@@ -74,7 +74,10 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     folds = FOLDS if settings.folds is None else settings.folds
     if folds < 2:
         raise InputError(f"Linear students are judged in at least 2 folds (--folds), not {folds}.")
-    methods = methods_to_try(settings.methods, compare=settings.compare, quick=settings.quick)
+    words = isinstance(run.spec, BagLinear)
+    methods = methods_to_try(
+        settings.methods, words, compare=settings.compare, quick=settings.quick
+    )
     if task.rest is not None:
         # Those the user names were refused before.
         methods = tuple(m for m in methods if not any(one.whole_pool for one in inner_methods(m)))

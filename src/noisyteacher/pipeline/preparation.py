@@ -23,11 +23,18 @@ from noisyteacher.core.files import write_atomic
 from noisyteacher.core.integrity import sealed_json
 from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import Kind, take_rows
+from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.methods import EXTRAS, PRETRAINED, Method
 from noisyteacher.models import ModelLike, ModelSpec
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.defaults import AUTO, is_linear_student, student_for, training_for
+from noisyteacher.pipeline.defaults import (
+    AUTO,
+    EMBEDDINGS,
+    is_linear_student,
+    student_for,
+    training_for,
+)
 from noisyteacher.pipeline.student import is_student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
@@ -76,14 +83,16 @@ class DistillSettings:
             raise InputError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}.")
 
     def solves(self, kind: Kind) -> bool:
-        """Whether students are linear and solved to convergence.
+        """Whether students are linear and cross-fitted.
 
-        Anything that asks for training steps (epochs, generations, methods with two views) trains
-        them step by step instead, like networks.
+        Anything that asks for training steps (epochs, generations, methods that need more than
+        logits) trains them step by step instead, like networks.
         """
         linear = is_linear_student(self.student, kind)
         steps = self.epochs is not None or self.training is not None or self.generations > 1
-        return linear and not steps and all(can_be_solved(method) for method in self.methods)
+        encoded = self.encoder is not None or self.student == EMBEDDINGS
+        words = kind == "text" and not encoded and not isinstance(self.featurizer, Embeddings)
+        return linear and not steps and all(can_cross_fit(m, words) for m in self.methods)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +157,13 @@ class Run:
         )
 
 
-def can_be_solved(method: Method) -> bool:
-    """Whether a linear student of this method needs no training steps and no extras."""
-    return is_solvable(method) and not method.needs & {*EXTRAS, PRETRAINED}
+def can_cross_fit(method: Method, words: bool) -> bool:
+    """Whether a linear student of this method needs nothing but logits of the rows.
+
+    Two views of a row are at hand where the rows are words, which can be dropped.
+    """
+    trains = is_solvable(method) or (words and not method.refresh_every())
+    return trains and not method.needs & {*EXTRAS, PRETRAINED}
 
 
 def claim_folder(run: Run, training: str) -> None:
