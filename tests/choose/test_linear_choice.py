@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn.metrics import f1_score
 
 from noisyteacher.choose.choice import Choice, ComparisonLine
@@ -251,6 +251,37 @@ def test_a_candidate_gains_nothing_by_more_settings() -> None:
     one = 2 * np.eye(3)[y] + np.random.default_rng(1).normal(size=(100, 3))
     parts = Evidence(y, [one[None], np.stack([one] * 4)]).blend()
     assert sum(part.weight for part in parts if part.candidate == 1) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("power", [-3, -1, -0.9, 0, 0.4, 0.9, 1, 3])
+def test_temperatures_undo_overconfidence_up_to_a_factor_of_ten(power: float) -> None:
+    y = np.repeat([0, 1], [30, 10])
+    calibrated = np.tile(np.log([0.75, 0.25]), (40, 1))
+    (part,) = Evidence(y, [10.0**power * calibrated[None]]).blend()
+    assert part.temperature == pytest.approx(10.0 ** max(-1, min(power, 1)))
+
+
+def test_held_out_scores_equal_those_of_one_resample_at_a_time() -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 40)
+    truth = np.tile(y, 2)  # of two repeats
+    shapes = [(1, 80, 3), (3, 80, 3)]
+    logits = [rng.normal(size=shape) + 0.8 * np.eye(3)[truth] for shape in shapes]
+    evidence = Evidence(y, logits)
+    students, settings = np.concatenate(logits), np.array([1, 3, 3, 3])
+    temperatures = 10 ** np.linspace(-1, 1, 21)
+    tempered = students[:, None] / temperatures[:, None, None]
+    row_losses = -log_softmax(tempered, axis=-1)[:, :, np.arange(80), truth]
+    row_losses = (row_losses[..., :40] + row_losses[..., 40:]) / 2
+    expected = []
+    for drawn in evidence._resamples:
+        loss = row_losses @ drawn / 40
+        weight = softmax(-4 * np.sqrt(40) * loss.min(1)) / settings
+        factor = weight / temperatures[loss.argmin(1)]
+        left = np.tile(drawn == 0, 2)
+        expected.append(accuracy(np.tensordot(factor, students, 1)[left], truth[left]))
+    assert len(expected) == 1000
+    np.testing.assert_allclose(evidence.held_out_scores(), expected)
 
 
 def test_macro_f1_equals_scikit_learns() -> None:

@@ -164,18 +164,17 @@ class Evidence:
 
     def held_out_scores(self, members: Sequence[int] | None = None) -> np.ndarray:
         """(resamples,) score of the rule on the rows that each resample left out."""
-        out = np.empty(RESAMPLES)
+        scores = []
         shape = self.logits.shape
         flat = self.logits.reshape(shape[0], -1)
-        for start in range(0, RESAMPLES, _CHUNK):
-            counts = self._resamples[start : start + _CHUNK]
+        for counts in np.array_split(self._resamples, RESAMPLES // _CHUNK):
             temperature, weight = self._weights(counts, members)
             factor = (weight / temperature).astype(np.float32)
             said = (factor @ flat).reshape(len(counts), *shape[1:]).argmax(2)
-            for i, drawn in enumerate(counts):
+            for drawn, named in zip(counts, said, strict=True):
                 left = np.tile(drawn == 0, self.repeats)
-                out[start + i] = self.score(self.truth[left], said[i, left])
-        return out
+                scores.append(self.score(self.truth[left], named[left]))
+        return np.array(scores)
 
     def teacher_estimate(self) -> Estimate | None:
         """The teacher's score on the rows that it labeled; nothing about it was tuned on them."""
