@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.integrity import seal_tensors
 from noisyteacher.runs.comparison import (
     Comparison,
     Predictions,
@@ -111,7 +113,10 @@ def test_predictions_read_back_as_they_were_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.top, made.top)
     np.testing.assert_array_equal(found.probability, made.probability)
     (tmp_path / "p").write_bytes(b"something else")
-    with pytest.raises(InputError, match="does not hold predictions"):
+    with pytest.raises(InputError, match="p is damaged: it does not match its checksum; delete it"):
+        Predictions.load(tmp_path / "p")
+    (tmp_path / "p").write_bytes(seal_tensors(save({"something else": made.top})))
+    with pytest.raises(InputError, match=r"p does not hold predictions \(.*; delete it"):
         Predictions.load(tmp_path / "p")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from noisyteacher.core import locks
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.integrity import read_json
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs import Row, RunFolder, read_rows
 
@@ -64,7 +65,7 @@ def test_the_last_call_may_change_and_optional_settings_may_come_later(tmp_path:
 
     def claim(trials: int, **settings: str) -> dict[str, Any]:
         folder.claim(settings, last_call={"trials": trials}, optional=("first",))
-        return orjson.loads((tmp_path / "recipe.json").read_bytes())
+        return read_json(tmp_path / "recipe.json", "choose another folder")
 
     assert claim(1, name="a") == {"trials": 1, "lasting": {"name": "a"}}
     assert claim(2, name="a", first="x")["lasting"] == {"name": "a", "first": "x"}
@@ -208,8 +209,8 @@ def test_a_row_is_appended_once(tmp_path: Path) -> None:
     ("line", "reason"),
     [
         (b'{"recipe": "r"}', "missing"),
-        (b"[]", "mapping"),
-        (b"3", "mapping"),
+        (b"[]", "it is not a JSON object"),
+        (b"3", "it is not a JSON object"),
         (b'{"recipe": ', "JSON|unexpected|EOF"),
         (orjson.dumps(vars(row()) | {"labeled": "10"}), "its labeled is '10'"),
         (orjson.dumps(vars(row()) | {"accuracy": [1]}), r"its accuracy is \[1\]"),
@@ -228,7 +229,7 @@ def test_a_bad_line_is_refused_by_its_number(tmp_path: Path, line: bytes, reason
 
 def test_only_a_last_line_that_was_cut_off_is_ignored(tmp_path: Path) -> None:
     good, path = orjson.dumps(vars(row())), tmp_path / "results.jsonl"
-    for cut in (1, len(good) // 2, len(good) - 1):
+    for cut in (1, len(good) // 2, good.index(b"},") + 2, len(good) - 1):
         path.write_bytes(good + b"\n" + good[:cut])
         assert read_rows(path) == [row(finished_at=read_rows(path)[0].finished_at)]
     path.write_bytes(good + b"\n" + good)  # only its end is missing
@@ -236,6 +237,10 @@ def test_only_a_last_line_that_was_cut_off_is_ignored(tmp_path: Path) -> None:
     path.write_bytes(good + b'\n{"a": 1}')  # whole, and not a row
     with pytest.raises(InputError, match="line 2"):
         read_rows(path)
+    for bit in range(8):  # its line break is damaged, and it was finished
+        path.write_bytes(good + b"\n" + good + bytes([ord("\n") ^ 1 << bit]))
+        with pytest.raises(InputError, match="line 2, is not a results row"):
+            read_rows(path)
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.name)

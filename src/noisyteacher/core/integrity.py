@@ -38,10 +38,20 @@ def sealed_json(fields: Mapping[str, Any], option: int = orjson.OPT_INDENT_2) ->
 
 def unseal(fields: Mapping[str, Any], name: object, remedy: str) -> dict[str, Any]:
     """The fields without their checksum; refused where they do not match it."""
-    plain = {key: value for key, value in fields.items() if key != CHECKSUM}
-    if CHECKSUM in fields and fields[CHECKSUM] != _fields_sha256(plain):
+    plain = dict(fields)
+    if CHECKSUM in plain:
+        damaged = plain.pop(CHECKSUM) != _fields_sha256(plain)
+    else:
+        damaged = _has_renamed_checksum(plain)
+    if damaged:
         raise _damaged(name, remedy)
     return plain
+
+
+def _has_renamed_checksum(fields: Mapping[str, Any]) -> bool:
+    """Whether the last field is a checksum whose name is damaged; old files have none at all."""
+    *others, last = fields.items() or [("", None)]
+    return bool(last[1] == _fields_sha256(dict(others)))
 
 
 def read_json(path: str | PathLike[str], remedy: str, *, note: bool = False) -> dict[str, Any]:

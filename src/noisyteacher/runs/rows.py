@@ -128,9 +128,18 @@ def read_lines(path: str | Path, parse_row: Callable[[Any], T]) -> list[T]:
                 raise TypeError("it is not a JSON object")
             rows.append(parse_row(unseal(value, f"{path}, line {number},", _REMEDY)))
         except (orjson.JSONDecodeError, TypeError) as error:
-            if number == len(lines) and isinstance(error, orjson.JSONDecodeError):
+            unfinished = number == len(lines) and isinstance(error, orjson.JSONDecodeError)
+            if unfinished and not _is_json(line[:-1]):  # else its line break is damaged
                 break
             raise InputError(
                 f"{path}, line {number}, is not a results row ({error}); {_REMEDY}."
             ) from error
     return rows
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
