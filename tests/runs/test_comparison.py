@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors.numpy import save
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import seal_tensors
