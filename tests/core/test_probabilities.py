@@ -19,9 +19,10 @@ NOISE = nt.TeacherNoise().fit(GOOD, Y)
 
 
 def classify(probs):
-    x = np.arange(8.0).reshape(4, 2)
-    student = nt.SLaMClassifier(steps=1, random_state=0)
-    student.fit(x, Y, X_pool=(x,), teacher_probs=(probs,), teacher_probs_gold=GOOD)
+    x = np.arange(24.0).reshape(12, 2)
+    y, good = np.tile(Y, 3), np.tile(GOOD, (3, 1))  # at least 10 rows measure the teacher
+    student = nt.SLaMClassifier(nt.models.MLP, steps=1, random_state=0)
+    student.fit(x, y, X_pool=(x[:4],), teacher_probs=(probs,), teacher_probs_gold=good)
 
 
 FUNCTIONS = {
