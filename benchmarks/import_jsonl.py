@@ -1,10 +1,12 @@
-"""Import speed: LLM answers with top-20 log-probabilities, against only parsing the same lines.
+"""Import speed: the commonest files of answers, against only parsing the same lines.
 
-    python benchmarks/import_jsonl.py --lines 1000000 --csv benchmarks/import_jsonl.csv
+    python benchmarks/import_jsonl.py --csv benchmarks/import_jsonl.csv
 
-The rivals do less: `json.loads` and `orjson.loads` of every line, nothing kept. The importer
-parses, maps tokens to classes, checks ids and saves the store. All run in one process on one core,
-and times are processor seconds, so that a busy machine does not count; wall seconds stand beside.
+Each shape: chat completions with top-20 log-probabilities (one or five tokens an answer), a batch
+without, a batch of Anthropic's, and rows of an id with a label or with probabilities. The rivals do
+less: `json.loads` and `orjson.loads` of every line, nothing kept. The importer parses, finds the
+classes, checks ids and saves the store. All run in one process on one core. Times are processor
+seconds, the best of `--repeats` in turns, so that a busy machine counts little.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from pathlib import Path
 import orjson
 
 from measuring import this_machine, write_csv
-from noisyteacher.labels.importers import import_llm, parse_classes, rejected_path
+from noisyteacher.labels.importers import (
+    import_llm,
+    import_table,
+    parse_classes,
+    rejected_path,
+)
+from noisyteacher.labels.importers.probability_files import kind_of_outputs
 
 CLASSES = ("positive", "negative", "neutral")
 TOP = 20
@@ -85,14 +93,60 @@ def answer(rng: random.Random, words: list[str], positions: int) -> str:
     return json.dumps(line) + "\n"
 
 
-def write_lines(path: Path, lines: int, positions: int, seed: int = 0) -> None:
+def anthropic(rng: random.Random) -> str:
+    """A line of a message batch with a place for the id."""
+    message = {
+        "id": f"msg_{rng.getrandbits(96):024x}",
+        "type": "message",
+        "role": "assistant",
+        "model": "some-model",
+        "content": [{"type": "text", "text": rng.choice(CLASSES).capitalize()}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 140, "output_tokens": 4, "service_tier": "batch"},
+    }
+    line = {"custom_id": "ID", "result": {"type": "succeeded", "message": message}}
+    return json.dumps(line) + "\n"
+
+
+def plain(rng: random.Random) -> str:
+    """An id and a label."""
+    return json.dumps({"id": "ID", "label": rng.choice(CLASSES).capitalize()}) + "\n"
+
+
+def probabilities(rng: random.Random) -> str:
+    """An id and the probability of each class."""
+    drawn = [rng.expovariate(1) for _ in CLASSES]
+    shares = {name: round(x / sum(drawn), 4) for name, x in zip(CLASSES, drawn, strict=True)}
+    return json.dumps({"id": "ID", "probs": shares}) + "\n"
+
+
+def write_lines(path: Path, lines: int, shape: str, seed: int = 0) -> None:
     rng = random.Random(seed)
     words = vocabulary(rng)
-    pieces = [answer(rng, words, positions).split('"ID"') for _ in range(min(lines, DISTINCT))]
+    make: dict[str, Callable[[], str]] = {
+        "chat, logprobs": lambda: answer(rng, words, 1),
+        "chat, logprobs of 5 tokens": lambda: answer(rng, words, 5),
+        "batch": lambda: answer(rng, words, 0),
+        "Anthropic batch": lambda: anthropic(rng),
+        "id and label": lambda: plain(rng),
+        "id and probabilities": lambda: probabilities(rng),
+    }
+    pieces = [make[shape]().split('"ID"') for _ in range(min(lines, DISTINCT))]
     with path.open("w") as file:
         for number in range(lines):
             before, after = pieces[number % len(pieces)]
             file.write(f'{before}"request-{number}"{after}')
+
+
+SHAPES = {
+    "chat, logprobs": 0.2,
+    "chat, logprobs of 5 tokens": 0.1,
+    "batch": 1.0,
+    "Anthropic batch": 1.0,
+    "id and label": 1.0,
+    "id and probabilities": 1.0,
+}  # and the share of the lines that each gets
 
 
 def only_parse(path: Path, parse: Callable[[bytes], object]) -> int:
@@ -105,41 +159,46 @@ def only_parse(path: Path, parse: Callable[[bytes], object]) -> int:
 
 
 def import_and_save(path: Path, store: Path) -> int:
-    done = import_llm([path], parse_classes(",".join(CLASSES)), rejected=rejected_path(store))
-    done.labels.save(store, overwrite=True)
-    return done.lines
+    classes = parse_classes(",".join(CLASSES))
+    if kind_of_outputs(path, classes=classes) == "table":
+        labels = import_table([path], classes=classes)
+        lines = len(labels)
+    else:
+        done = import_llm([path], classes, rejected=rejected_path(store))
+        labels, lines = done.labels, done.lines
+    labels.save(store, overwrite=True)
+    return lines
 
 
-def measured(path: Path, folder: Path) -> Iterator[dict[str, object]]:
+def measured(path: Path, folder: Path, repeats: int) -> Iterator[dict[str, object]]:
     runs: dict[str, Callable[[], int]] = {
         "json.loads only": lambda: only_parse(path, json.loads),
         "orjson.loads only": lambda: only_parse(path, orjson.loads),
         "noisyteacher import": lambda: import_and_save(path, folder / "labels"),
     }
-    floor = 0.0
-    for name, run in runs.items():
-        wall, cpu = time.perf_counter(), time.process_time()
-        lines = run()
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        if name.startswith("orjson"):
-            floor = cpu
+    best = dict.fromkeys(runs, math.inf)
+    lines = 0
+    for _ in range(repeats):
+        for name, run in runs.items():
+            began = time.process_time()
+            lines = run()
+            best[name] = min(best[name], time.process_time() - began)
+    for name, seconds in best.items():
         yield {
             "program": name,
             "lines": lines,
             "bytes_per_line": round(path.stat().st_size / lines),
-            "lines_per_second": round(lines / cpu),
-            "lines_per_wall_second": round(lines / wall),
-            "times_orjson_only": round(cpu / floor, 2) if floor else "",
+            "lines_per_second": round(lines / seconds),
+            "times_orjson_only": round(seconds / best["orjson.loads only"], 2),
             "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument(
-        "--positions", type=int, nargs="+", default=[1], help="tokens per answer; 0: only the text"
-    )
+    parser.add_argument("--lines", type=int, default=1_000_000, help="with log-probabilities fewer")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
@@ -147,10 +206,10 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "answers.jsonl"
-        for positions in args.positions:
-            write_lines(path, args.lines, positions)
-            for row in measured(path, Path(name)):
-                row = {"positions": positions, **row}
+        for shape in args.shapes:
+            write_lines(path, round(args.lines * SHAPES[shape]), shape)
+            for row in measured(path, Path(name), args.repeats):
+                row = {"shape": shape, **row}
                 print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
                 rows.append(row | this_machine())
     write_csv(args.csv, rows)

@@ -82,6 +82,7 @@ class _Clause:
     units: list[_Unit] = field(default_factory=list)
     gap: str = ""
     aside: bool = False  # a reason, up to the end of the sentence
+    leads: bool = False  # a reason at the start of the sentence, up to its comma
     after_break: bool = False  # begins with "but" or the like
 
     @property
@@ -191,12 +192,15 @@ def _clauses(units: list[_Unit], text: str) -> Iterator[_Clause]:
     for number, unit in enumerate(units):
         following = units[number + 1] if number + 1 < len(units) else None
         opens = unit.label == NO_CLASS and _opens(unit.text, following, clause)
+        starts_sentence = not clause.units and not clause.aside
         if opens and clause.units:
             yield clause
             clause = _Clause(aside=clause.aside)
         if opens:
             clause.aside |= unit.text in REASONS or unit.text in LATE_REASONS or unit.text == "as"
             clause.after_break = unit.text in BREAKS
+            # "Given the text, it is Sports": what follows the comma is no reason any more.
+            clause.leads = clause.aside and starts_sentence
         clause.units.append(unit)
         until = units[number + 1].start if number + 1 < len(units) else len(text)
         gap = text[unit.end : until]
@@ -204,13 +208,16 @@ def _clauses(units: list[_Unit], text: str) -> Iterator[_Clause]:
             clause.gap = gap
             yield clause
             ended = _SENTENCE_END.search(gap) is not None
-            clause = _Clause(aside=clause.aside and not ended)
+            led = clause.leads and "," in gap
+            clause = _Clause(aside=clause.aside and not ended and not led)
     if clause.units:
         yield clause
 
 
 def _opens(word: str, following: _Unit | None, clause: _Clause) -> bool:
     """Whether a word begins a new clause."""
+    if word == "given" and clause.units and clause.units[-1].text in ("the", "this"):
+        return False  # "the given text"
     if word in BREAKS or word in REASONS or word in ("rather", "instead"):
         return True
     if not clause.named or following is None:
@@ -291,7 +298,7 @@ class _Reading:
             return False
         if earlier and CONDITIONS & set(earlier.words) and not _SENTENCE_END.search(earlier.gap):
             return False
-        if earlier and earlier.units[-1].text in LISTS:
+        if earlier and earlier.units[-1].text in LISTS and "," not in earlier.gap:
             return False
         if words and all(word in THINGS for word in words):
             return False  # "World News" may be another class
@@ -302,11 +309,11 @@ class _Reading:
 
     @staticmethod
     def _is_a_thing(unit: _Unit, clause: _Clause) -> bool:
-        """Whether the words mean what they say, as in "the best in the world"."""
+        """Whether the words mean what they say: "the best in the world", "has business there"."""
         place = clause.units.index(unit)
         before = clause.units[place - 1].text if place else ""
         after = clause.units[place + 1].text if place + 1 < len(clause.units) else ""
-        return before == "the" and after not in NOUNS
+        return (before == "the" or "has" in clause.words) and after not in NOUNS
 
     def _attached(self, named: list[_Unit]) -> bool:
         """Whether a class is a part of a word with hyphens, as in "sports-related"."""

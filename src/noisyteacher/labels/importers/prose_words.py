@@ -10,29 +10,39 @@ def word_set(text: str) -> frozenset[str]:
 
 NOUNS = word_set(
     """
-    answer article category class classification comment content document email entry headline
-    item kind label message news one option output paragraph passage piece post prediction
-    report review section sentence sentiment snippet statement story tag text thread ticket
-    title tone topic type utterance verdict
+    answer article attitude category class classification comment content document email emotion
+    entry feeling headline intent intention item kind label message mood news one opinion option
+    output paragraph passage piece post prediction query question report request review section
+    sentence sentiment snippet stance statement story subject tag text theme thread ticket title
+    tone topic type utterance verdict
     """
 )
-THINGS = NOUNS - word_set("answer category class classification label section topic")
-FRAME = NOUNS | word_set(
-    """
+THINGS = NOUNS - word_set("answer category class classification intent label section topic")
+# Whose opinion a text tells.
+_AUTHORS = word_set("author customer person poster reviewer speaker user writer")
+FRAME = (
+    NOUNS
+    | _AUTHORS
+    | {f"{word}'s" for word in (*_AUTHORS, *NOUNS)}
+    | word_set(
+        """
     a about absolutely according agree also an analysis appropriate are as assign assigned at
     based be being believe belong belongs best can categorize categorized certainly choice
     choose chosen classified classify clear clearly closest conclude conclusion consider
     considered conveys correct correctly could definitely describe described does evident
     expressed expresses expressing extremely fairly fall falls final fit fits fitting following
-    follows for generally go guess hence here highly i i'd i'll i've identify in indeed
+    follows for generally given go goes guess has hence here highly i i'd i'll i've identify in
+    indeed
     indicates input into is it it's its labeled labelled largely likely looks main mainly
-    matches maybe might most mostly my obvious obviously of ok okay on only opinion overall
+    matches matching maybe me might most mostly my obvious obviously of ok okay on only
+    overall
     overwhelmingly perhaps pick possibly predict predicted predominantly primarily primary
     probable probably provided put quite rated read reads really regarded related relates result
     right say seem seems select selected should shows simply single slightly somewhat sounds
     strongly suitable surely tagged that that's the then therefore these think this thus to
     under undoubtedly very we we'd we'll well will with within would yes
     """
+    )
 )
 JOINING = frozenset(("or", "and", "both", "either", "also", "plus"))
 NEGATIONS = word_set(
@@ -49,13 +59,14 @@ REASONS = word_set(
     """
 )
 # Behind these it does so only after "Sports article" or the like; behind "as" only before these.
-LATE_REASONS = frozenset(["about", "that", "with", "for"])
+LATE_REASONS = word_set("about that with for of on toward towards")
 AFTER_AS = word_set("it its the this that there they he she")
 CONDITIONS = frozenset(("if", "unless", "whether"))
 BREAKS = word_set("but so therefore thus hence however yet")
 RETRACTIONS = word_set(
     """
     wrong incorrect incorrectly mistaken mistake kidding wait scratch correction retract
+    sarcastic sarcastically sarcasm ironic ironically irony surface superficially supposedly
     """
 )
 CONTRASTS = RETRACTIONS | word_set(
