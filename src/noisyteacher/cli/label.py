@@ -449,18 +449,12 @@ def _estimate_in_words(estimate: Estimate, endpoint: Endpoint, price: str | None
 
 
 def _write_csv(labels: TeacherLabels, path: Path) -> None:
-    import io
-
-    import pyarrow as pa
-    import pyarrow.csv as pa_csv
-
     from noisyteacher.core.files import write_atomic
+    from noisyteacher.io.user_tables import csv_bytes
 
     columns = {
-        "id": labels.ids,
+        "id": labels.ids.tolist(),
         "label": [labels.classes[number] for number in labels.hard],
         "probability": labels.topk_prob[:, 0],
     }
-    content = io.BytesIO()
-    pa_csv.write_csv(pa.table(columns), content)
-    write_atomic(path, content.getvalue())
+    write_atomic(path, csv_bytes(columns))

@@ -6,7 +6,7 @@ an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +172,24 @@ def _read_csv(path: Path, text_columns: Sequence[Sequence[str]]) -> Any:
         if pa.types.is_binary(table[name].type):
             raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
     return table
+
+
+def csv_bytes(columns: Mapping[str, Any]) -> bytes:
+    """A CSV file of some columns that no spreadsheet takes for formulas.
+
+    Texts that begin with =, +, -, @, a tab or a line break get an apostrophe in front, unless they
+    are numbers.
+    """
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    for name, values in arrays.items():
+        if pa.types.is_string(values.type):
+            risky = pc.match_substring_regex(values, r"^[=+\-@\t\r\n]")
+            number = pc.match_substring_regex(values, r"^[-+]?[0-9]+(\.[0-9]+)?$")
+            quoted = pc.binary_join_element_wise("'", values, "")
+            arrays[name] = pc.if_else(pc.and_not(risky, number), quoted, values)
+    sink = pa.BufferOutputStream()
+    pa_csv.write_csv(pa.table(arrays), sink)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _csv_names(path: Path, parsing: Any) -> list[str]:

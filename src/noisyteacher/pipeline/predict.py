@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import Dataset
+from noisyteacher.io.user_tables import csv_bytes
 from noisyteacher.pipeline.student import Student
 
 
@@ -52,7 +52,7 @@ def write_predictions(
     )
     sink = pa.BufferOutputStream()
     if path.suffix == ".csv":
-        pa_csv.write_csv(table, sink)
+        sink.write(csv_bytes({name: table[name].combine_chunks() for name in table.column_names}))
     elif path.suffix == ".parquet":
         pq.write_table(table, sink)
     elif path.suffix == ".jsonl":
