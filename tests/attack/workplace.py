@@ -59,13 +59,17 @@ def environment() -> dict[str, str]:
 
 
 def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """A verb as a process of its own, in ``folder``; what it prints goes to ``log``."""
-    (folder / "out").mkdir(exist_ok=True)
+    """A verb as a process of its own, in ``folder``; what it prints goes to ``log``.
+
+    Its temporary files are in ``folder`` too, where left-overs are seen.
+    """
+    for name in ("out", "tmp"):
+        (folder / name).mkdir(exist_ok=True)
     with log.open("wb") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "noisyteacher", *command],
             cwd=folder,
-            env=environment(),
+            env=environment() | {"TMPDIR": str(folder / "tmp")},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

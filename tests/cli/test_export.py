@@ -57,6 +57,15 @@ def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
     return made(spec(inputs.features, 2), inputs, 2), texts
 
 
+def test_what_a_killed_export_left_is_removed(tmp_path: Path) -> None:
+    save_student(tmp_path / "student", student_of("table", tmp_path)[0])
+    left = tmp_path / "new" / ".m.onnx.tmp-0123abcd"
+    left.mkdir(parents=True)
+    (left / "model.onnx").write_bytes(b"half")
+    assert run(tmp_path / "student", "--onnx", left.parent / "m.onnx").exit_code == 0
+    assert [path.name for path in left.parent.iterdir()] == ["m.onnx"]
+
+
 @pytest.mark.parametrize("kind", ["linear", "mlp", "encoder", "table", "image"])
 def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")

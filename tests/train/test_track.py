@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from toy import PlainCE, make_toy, small
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.train import train
+from noisyteacher.train.track import open_trackers
 
 
 def test_jsonl_holds_every_epoch(tmp_path: Path) -> None:
@@ -69,6 +71,26 @@ def test_hosted_trackers_get_the_numbers(tmp_path: Path, monkeypatch, name: str)
     assert len(recorder.logged) == 2
     assert "test" in str(recorder.logged[-1])
     assert recorder.closed
+
+
+@pytest.mark.parametrize(("name", "call"), [("wandb", "init"), ("mlflow", "start_run")])
+def test_trackers_never_ask_on_a_terminal(tmp_path: Path, monkeypatch, name: str, call) -> None:
+    terminal = io.StringIO("yes\n")
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    recorder, asked = Recorder(), []
+
+    def ask(**settings: object) -> None:
+        asked.append(sys.stdin.isatty())
+        input("Your key: ")
+
+    monkeypatch.setattr(recorder, call, ask)
+    monkeypatch.setitem(sys.modules, name, recorder)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    with pytest.raises(InputError, match=rf"^{name} does not start \(.*\); (run|check)"):
+        open_trackers(tmp_path, [name])
+    assert asked == [False]
+    assert sys.stdin is terminal
+    assert terminal.read() == "yes\n"
 
 
 def test_a_missing_tracker_names_the_extra(tmp_path: Path, monkeypatch) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import warnings
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.data import Tokens
 from noisyteacher.data.input_format import RawInputs
 from noisyteacher.models import CustomNetwork
@@ -36,10 +35,11 @@ def export_onnx(student: Student, path: str | Path) -> Path:
     examples = tuple(torch.from_numpy(v) for v in onnx_inputs(student, _dummy(student)).values())
     names = input_names(student)
     batch = torch.export.Dim("batch", min=1)
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_sibling(path, folder=True) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about its own workings
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        file = Path(folder) / "model.onnx"
+        file = folder / "model.onnx"
         try:
             torch.onnx.export(
                 wrapped,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,7 +61,8 @@ class WandbTracker:
     """One Weights & Biases run; each student's numbers under its name."""
 
     def __init__(self, folder: Path) -> None:
-        self._run = _import("wandb").init(project="noisyteacher", dir=str(folder))
+        with _no_questions("wandb", "run `wandb login` first, or set WANDB_MODE=offline"):
+            self._run = _import("wandb").init(project="noisyteacher", dir=str(folder))
 
     def log(self, student: str, epoch: int, numbers: dict[str, float]) -> None:
         named = {f"{student}/{name}": value for name, value in numbers.items()}
@@ -72,9 +76,10 @@ class MlflowTracker:
     """One MLflow run in ``mlruns/``; each student's numbers under its name."""
 
     def __init__(self, folder: Path) -> None:
-        self._mlflow = _import("mlflow")
-        self._mlflow.set_tracking_uri((folder / "mlruns").resolve().as_uri())
-        self._mlflow.start_run()
+        with _no_questions("mlflow", "check its settings"):
+            self._mlflow = _import("mlflow")
+            self._mlflow.set_tracking_uri((folder / "mlruns").resolve().as_uri())
+            self._mlflow.start_run()
 
     def log(self, student: str, epoch: int, numbers: dict[str, float]) -> None:
         named = {f"{student}.{name}": value for name, value in numbers.items()}
@@ -102,6 +107,22 @@ def open_trackers(folder: Path | None, names: Sequence[str] = ()) -> list[Tracke
         return []
     folder.mkdir(parents=True, exist_ok=True)
     return [JsonlTracker(folder), *(TRACKERS[name](folder) for name in names)]
+
+
+@contextmanager
+def _no_questions(name: str, remedy: str) -> Iterator[None]:
+    """Start a tracker without a terminal to ask on: a run that waits for an answer is stuck."""
+    before = sys.stdin
+    with open(os.devnull) as nothing:  # noqa: PTH123
+        sys.stdin = nothing
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{name} does not start ({error}); {remedy}.") from error
+        finally:
+            sys.stdin = before
 
 
 def _import(module: str) -> Any:
