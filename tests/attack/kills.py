@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,22 +94,26 @@ class Reference:
     loose: frozenset[str]  # what differs between two undisturbed runs
 
 
+def undisturbed(name: str, inputs: Path, work: Path) -> Reference:
+    """Run the verb once to its end."""
+    folder, log = shutil.copytree(inputs, work / f"{name}-whole"), work / f"{name}-whole.log"
+    began, process = time.monotonic(), workplace.start(workplace.COMMANDS[name], folder, log)
+    changes = _wait_for_changes(process, folder / "out")
+    if process.returncode:
+        raise SystemExit(f"{name} fails undisturbed: {log.read_text()}")
+    found = Reference(time.monotonic() - began, changes, snapshot(folder), frozenset())
+    shutil.rmtree(folder)
+    return found
+
+
 def measure(name: str, inputs: Path, work: Path) -> Reference:
-    found = []
-    for attempt in ("a", "b"):
-        folder = shutil.copytree(inputs, work / f"{name}-{attempt}")
-        log = work / f"{name}-{attempt}.log"
-        began, process = time.monotonic(), workplace.start(workplace.COMMANDS[name], folder, log)
-        changes = _wait_for_changes(process, folder / "out")
-        if process.returncode:
-            raise SystemExit(f"{name} fails undisturbed: {log.read_text()}")
-        found.append((time.monotonic() - began, changes, snapshot(folder)))
-        shutil.rmtree(folder)
-    (seconds, changes, files), (_, _, again) = found
-    if files.keys() != again.keys():
-        raise SystemExit(f"{name} leaves other files each time: {files.keys() ^ again.keys()}")
-    loose = frozenset(path for path in files if files[path] != again[path])
-    return Reference(seconds, changes, files, loose)
+    """Run the verb twice, to know what differs between undisturbed runs."""
+    first, again = (undisturbed(name, inputs, work) for _ in range(2))
+    if first.files.keys() != again.files.keys():
+        different = first.files.keys() ^ again.files.keys()
+        raise SystemExit(f"{name} leaves other files each time: {different}")
+    loose = frozenset(path for path in first.files if first.files[path] != again.files[path])
+    return replace(first, loose=loose)
 
 
 def _wait_for_changes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import bad_inputs
@@ -69,3 +70,15 @@ def test_times_and_random_names_are_all_that_kills_ignore(tmp_path: Path) -> Non
     assert kills._differences(reference, c) == ["different: results.jsonl"]
     assert kills._differences(reference, {**a, ".left": "x"}) == ["left over: .left"]
     assert kills._differences(reference, {}) == [f"lost: {name}" for name in sorted(a)]
+
+
+def test_a_killed_import_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    lines = [f'{{"id": "r{i}", "label": "{("bad", "good")[i % 2]}"}}\n' for i in range(200)]
+    (inputs / "answers.jsonl").write_text("".join(lines))
+    whole = kills.undisturbed("import", inputs, tmp_path)
+    assert whole.files.keys() > {"out/labels", "out/labels/manifest.json"}
+    row = kills.attack("import", 7, inputs, tmp_path, replace(whole, changes=1))
+    assert [kill[:2] for kill in row["kills"]] == [["SIGKILL", "change 1"]]
+    assert row["problems"] == []
