@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,4 +44,28 @@ def save_classifier(folder: Path, classes: dict[int, str]) -> Path:
     )
     torch.manual_seed(0)
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+def save_image_encoder(folder: Path, *, pooler: bool = True) -> Path:
+    """Write a random ViT of a few thousand weights with its processor; images become 16 × 16."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=20,
+        image_size=16,
+        patch_size=8,
+    )
+    torch.manual_seed(0)
+    kind = transformers.ViTModel if pooler else transformers.ViTForImageClassification
+    kind(config).save_pretrained(folder)
+    processor = {
+        "image_processor_type": "ViTImageProcessor",
+        "size": {"height": 16, "width": 16},
+        "image_mean": [0.5] * 3,
+        "image_std": [0.25] * 3,
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder

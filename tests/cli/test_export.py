@@ -16,10 +16,11 @@ from typer.testing import CliRunner, Result
 from noisyteacher.cli.export import EPILOG, export
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf, Tokens
+from noisyteacher.data.embeddings import Embeddings, ImageEmbeddings
 from noisyteacher.data.input_format import RawInputs, fit_format, rgb_images
-from noisyteacher.models import MLP, BagLinear, BagMLP, ModelSpec, ResNetCifar, TextEncoder
+from noisyteacher.models import MLP, BagLinear, BagMLP, Linear, ModelSpec, ResNetCifar, TextEncoder
 from noisyteacher.pipeline import Student, save_student
-from tiny_encoder import save_classifier
+from tiny_encoder import save_classifier, save_image_encoder
 from user_files import digits, reviews
 
 
@@ -40,6 +41,9 @@ def made(spec: ModelSpec, inputs: Any, classes: int) -> Student:
 
 def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
     images, _ = digits(9)
+    if kind == "image embeddings":
+        inputs, _ = fit_format("image", images, ImageEmbeddings(save_image_encoder(folder)))
+        return made(Linear(12, 3), inputs, 3), images
     if kind == "image":
         inputs, _ = fit_format("image", rgb_images(images))
         return made(ResNetCifar(8, 3), inputs, 3), images
@@ -48,6 +52,10 @@ def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
         inputs, _ = fit_format("table", table)
         return made(MLP(64, 3), inputs, 3), table
     texts, _ = reviews(9)
+    if kind == "embeddings":
+        save_classifier(folder, {0: "bad", 1: "good"})
+        inputs, _ = fit_format("text", texts, Embeddings(folder, 9))
+        return made(Linear(16, 2), inputs, 2), texts
     if kind == "encoder":
         save_classifier(folder, {0: "bad", 1: "good"})
         inputs, _ = fit_format("text", texts, Tokens(folder, 12))
@@ -66,8 +74,14 @@ def test_what_a_killed_export_left_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in left.parent.iterdir()] == ["m.onnx"]
 
 
-@pytest.mark.parametrize("kind", ["linear", "mlp", "encoder", "table", "image"])
-def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str) -> None:
+KINDS = ["linear", "mlp", "encoder", "table", "image", "embeddings", "image embeddings"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "with_encoder"),
+    [(kind, False) for kind in KINDS] + [(kind, True) for kind in KINDS[-2:]],
+)
+def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str, with_encoder: bool) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
     pytest.importorskip("onnxscript", reason="the extra [onnx] is not installed")
     from noisyteacher.pipeline.onnx_export import onnx_inputs
@@ -75,14 +89,18 @@ def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str) -> None:
     student, inputs = student_of(kind, tmp_path / "encoder")
     save_student(tmp_path / "s", student)
     file = tmp_path / "student.onnx"
-    result = run(tmp_path / "s", "--onnx", file, "--json")
+    more = ["--with-encoder"] * with_encoder
+    result = run(tmp_path / "s", "--onnx", file, "--json", *more)
     assert result.exit_code == 0, (result.output, result.exception)
     summary = json.loads(result.stdout.splitlines()[-1])
     session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     assert [given.name for given in session.get_inputs()] == summary["inputs"]
     for some in (inputs, inputs[:1], inputs[:4]):
-        logits = session.run(None, onnx_inputs(student, some))[0]
+        logits = session.run(None, onnx_inputs(student, some, with_encoder=with_encoder))[0]
         np.testing.assert_allclose(logits, student.logits(some), atol=1e-4)
+    if kind in KINDS[-2:]:
+        text = ["input_ids", "attention_mask"] if kind == "embeddings" else ["pixel_values"]
+        assert summary["inputs"] == (text if with_encoder else ["embedding"])
     stored = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     assert tuple(stored) == student.classes
 
@@ -108,3 +126,12 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
 
 def test_help_has_an_example() -> None:
     assert "noisyteacher export runs/mine/student --onnx" in " ".join(run("--help").output.split())
+
+
+def test_a_student_without_an_encoder_is_told_so(tmp_path: Path) -> None:
+    student, _ = student_of("table", tmp_path)
+    save_student(tmp_path / "s", student)
+    result = run(tmp_path / "s", "--onnx", tmp_path / "x.onnx", "--with-encoder")
+    assert isinstance(result.exception, InputError)
+    assert "Only a student on embeddings has an encoder" in str(result.exception)
+    assert not (tmp_path / "x.onnx").exists()

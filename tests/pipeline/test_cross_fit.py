@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,15 @@ from noisyteacher.pipeline import (
     save_student,
 )
 from noisyteacher.runs import read_rows
-from tiny_encoder import save_classifier
-from user_files import MOODS, noisy_probs, reviews, write_reviews
+from tiny_encoder import save_classifier, save_image_encoder
+from user_files import (
+    MOODS,
+    digits,
+    noisy_probs,
+    reviews,
+    write_digit_folders,
+    write_reviews,
+)
 
 
 def columns(gold: int = 60, count: int = 300, right: float = 0.8, **more: Any) -> dict[str, Any]:
@@ -198,6 +206,57 @@ def test_embeddings_of_a_frozen_encoder(
     again = load_student(tmp_path / "student")
     texts = ["great lovely film", "awful dull film"]
     np.testing.assert_array_equal(again.logits(texts), done.student.logits(texts))
+
+
+@pytest.mark.parametrize("student", ["embeddings", "auto"])
+def test_embeddings_of_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, student: str
+) -> None:
+    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
+    folder, out = write_digit_folders(tmp_path / "digits"), tmp_path / "run"
+    encoder = save_image_encoder(tmp_path / "encoder")
+    files = ("--gold", folder / "gold", "--pool", folder / "pool", "--labels", folder / "labels")
+    options = ("--student", student, "--encoder", encoder, "--quick", "--out", out)
+    done = run("distill", *files, *options)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "60 gold and 80 pool examples, 3 classes" in done.stderr
+    shutil.rmtree(encoder)
+    loaded = load_student(out / "student")
+    assert loaded.spec == Linear(12, 3)
+    # Raw images, as arrays of another size or as files; digits need no pre-training to be told.
+    images, y = digits(140)
+    paths = sorted((folder / "pool").iterdir(), key=lambda path: int(path.stem[1:]))
+    from_files = loaded.logits(paths)
+    np.testing.assert_allclose(from_files, loaded.logits(images[60:]), atol=1e-5)
+    assert np.mean(from_files.argmax(1) == y[60:]) > 0.6
+    assert "The student's accuracy on held-out gold rows is" in loaded.about["verdict"]
+    told = tmp_path / "said.csv"
+    predicted = run("predict", out / "student", folder / "pool", "--out", told)
+    assert predicted.exit_code == 0, (predicted.output, predicted.exception)
+    assert len(told.read_text().splitlines()) == 81
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "match"),
+    [
+        ("text", {"student": "mlp"}, "is for the student embeddings, not for 'mlp'"),
+        ("table", {"student": "linear"}, "reads texts or images, not tables"),
+    ],
+)
+def test_an_encoder_that_is_not_used_is_refused(
+    data: str, more: dict[str, Any], match: str
+) -> None:
+    given = columns()
+    if data == "table":
+        numbers = np.random.default_rng(0)
+        given = {
+            name: part
+            if name == "labels"
+            else (part[0], numbers.random((len(part[0]), 5)), *part[2:])
+            for name, part in given.items()
+        }
+    with pytest.raises(InputError, match=match):
+        fitted(data=given, encoder="somewhere", **more)
 
 
 def test_embeddings_need_an_encoder() -> None:

@@ -130,15 +130,16 @@ def distill(
             help="The model to train. For texts: linear, mlp, hashed, embeddings (with "
             "--encoder), or the name or folder of a Hugging Face encoder. For tables: "
             "linear or mlp. For images: resnet20, resnet56, mobilenet; resnet18 or resnet50 for "
-            "photographs. For a network of your own: package.module:name, which is imported "
-            "and run.",
+            "photographs; embeddings (with --encoder). For a network of your own: "
+            "package.module:name, which is imported and run.",
             rich_help_panel=STUDENTS,
         ),
     ] = "auto",
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="The name or folder of the frozen encoder for --student embeddings.",
+            help="The folder or name of the frozen Transformers encoder of texts or images for "
+            "--student embeddings.",
             rich_help_panel=STUDENTS,
         ),
     ] = None,

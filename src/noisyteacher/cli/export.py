@@ -33,6 +33,14 @@ def export(
             rich_help_panel=STUDENTS,
         ),
     ] = None,
+    with_encoder: Annotated[
+        bool,
+        typer.Option(
+            "--with-encoder",
+            help="If the student reads embeddings: write its encoder into the same file.",
+            rich_help_panel=STUDENTS,
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -40,7 +48,7 @@ def export(
 
     Normalization is part of the file. Its input is called `image` (uint8, rows × height × width ×
     3) or `table` (float32, rows × features); for texts it is the output of the featurizer in the
-    student's folder. This needs `pip install 'noisyteacher[onnx]'`.
+    student's folder, and for a student on embeddings `embedding` (float32, rows × dimensions). This needs `pip install 'noisyteacher[onnx]'`.
     """
     say_first(f"Exporting {folder}.", quiet=json)
     from noisyteacher.pipeline import load_student
@@ -50,10 +58,11 @@ def export(
     if onnx.exists() and not overwrite:
         raise InputError(f"{onnx} exists already; add --overwrite to replace it.")
     loaded = load_student(folder, None if student is None else import_network(student))
-    export_onnx(loaded, onnx)
+    export_onnx(loaded, onnx, with_encoder=with_encoder)
+    names = input_names(loaded, with_encoder=with_encoder)
     summary = {
         "file": str(onnx),
-        "inputs": list(input_names(loaded)),
+        "inputs": list(names),
         "classes": list(loaded.classes),
         "bytes": onnx.stat().st_size,
     }
@@ -61,7 +70,7 @@ def export(
         typer.echo(json_line(summary))
         return
     typer.echo(
-        f"{onnx}: {summary['bytes']:,} bytes. Its inputs are {', '.join(input_names(loaded))}; its "
+        f"{onnx}: {summary['bytes']:,} bytes. Its inputs are {', '.join(names)}; its "
         f"output is the logits of {len(loaded.classes)} classes.\n"
         f"Next: load it with onnxruntime.InferenceSession({str(onnx)!r})."
     )

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import urlsplit
 
 from noisyteacher.core.errors import InputError
@@ -44,3 +48,19 @@ def _reachable(address: str) -> bool:
             return True
     except OSError:
         return False
+
+
+@contextmanager
+def quiet_loading(transformers: ModuleType) -> Iterator[None]:
+    """Without a report on weights that are new or unused, and without bars where nobody watches."""
+    logging = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,15 +1,14 @@
-"""Texts as embeddings of a frozen sentence encoder, computed once and cached.
+"""Embeddings of texts and of images by frozen Transformers encoders.
 
-The encoder is a Transformers or sentence-transformers model, by name or folder. It is pooled as
-its own configuration says (``1_Pooling/config.json``; the mean over tokens where there is none)
-and its vectors are scaled to unit length. No code from the model's folder is ever run.
+A text encoder is pooled as its own configuration says (``1_Pooling/config.json``; the mean over
+tokens where there is none). An image encoder gives its image features (CLIP and its kin), else its
+pooled output, else its class token, else the mean of its last hidden state.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,39 +16,32 @@ from typing import Any
 import numpy as np
 import orjson
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import check_model_name
-from noisyteacher.core.progress import track
-from noisyteacher.data.cache import cache_folder
-from noisyteacher.data.views import TableViews
+from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.data.frozen_encoder import FrozenEncoder
 
-_BATCH = 32
-_PART = 2048  # texts in one file of the cache: what a kill loses at most
-_KEY_BYTES = 16
 _MAX_LENGTH = 256
 _POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
 }
+IMAGE_POOLINGS = ("features", "pooler", "cls", "mean")
 
 
-class Embeddings:
+class Embeddings(FrozenEncoder):
     """A featurizer of texts: unit-length vectors of a frozen encoder.
 
     Args:
         encoder: a folder, or a name on the Hugging Face hub.
         max_length: how many tokens of a text are read; None is what the encoder was made for, at
             most 256.
-        cache: where vectors are kept, by text and encoder; None keeps nothing. Half precision is
-            stored, and used in the first run too, so that later runs are identical.
-        device: where the encoder runs; None is a GPU where there is one.
+        cache, device: as in ``FrozenEncoder``.
     """
+
+    noun, part = "texts", 2048
+    input_names = ("input_ids", "attention_mask")
 
     def __init__(
         self,
@@ -59,39 +51,12 @@ class Embeddings:
         cache: str | Path | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        self.encoder = str(encoder)
-        self.cache = None if cache is None else Path(cache)
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        super().__init__(encoder, cache=cache, device=device)
         self.max_length = max_length or self._longest()
-
-    @classmethod
-    def cached(cls, encoder: str | Path, cache: str | Path | None = None) -> Embeddings:
-        """With the usual cache: ``NOISYTEACHER_CACHE``, or ``~/.cache/noisyteacher``."""
-        return cls(encoder, cache=cache_folder(cache) / "embeddings")
-
-    @property
-    def fitted(self) -> bool:
-        return True
 
     @property
     def features(self) -> int:
         return int(self._config.hidden_size)
-
-    @cached_property
-    def digest(self) -> str:
-        """Tells encoders apart: their weights, tokenizer, pooling and length."""
-        found = hashlib.sha256(f"{self.pooling} {self.max_length}".encode())
-        folder = Path(self.encoder)
-        if folder.is_dir():
-            for path in sorted(folder.rglob("*")):
-                if path.suffix in (".safetensors", ".bin", ".json", ".txt", ".model"):
-                    found.update(str(path.relative_to(folder)).encode())
-                    with path.open("rb") as file:
-                        found.update(hashlib.file_digest(file, "sha256").digest())
-        else:
-            revision = getattr(self._config, "_commit_hash", None)
-            found.update(f"{self.encoder} {revision}".encode())
-        return found.hexdigest()
 
     @cached_property
     def pooling(self) -> str:
@@ -110,20 +75,25 @@ class Embeddings:
             )
         return found[0]
 
-    def fit_transform(self, texts: Sequence[str]) -> Tensor:
-        """Nothing is learned."""
-        return self.transform(texts)
+    def encoder_inputs(self, inputs: Any) -> Mapping[str, Tensor]:
+        """Token ids and attention mask, padded to the longest text."""
+        tokens: Mapping[str, Tensor] = self._tokenizer(
+            list(inputs),
+            truncation=True,
+            max_length=self.max_length,
+            padding=True,
+            return_tensors="pt",
+        )
+        return tokens
 
-    def transform(self, texts: Sequence[str]) -> Tensor:
-        """(n, d) float32 of unit length (to half precision)."""
-        if not texts:
-            return torch.empty(0, self.features)
-        if self.cache is None:
-            return torch.from_numpy(np.concatenate(list(self._embedded(list(texts)))))
-        return torch.from_numpy(self._through_cache(list(texts), self.cache))
-
-    def views(self) -> TableViews:
-        return TableViews((0.0,) * self.features, (1.0,) * self.features)
+    def pooled(self, read: Mapping[str, Tensor]) -> Tensor:
+        hidden: Tensor = self.model(**read).last_hidden_state
+        mask = read["attention_mask"][..., None]
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        if self.pooling == "max":
+            return hidden.masked_fill(mask == 0, -torch.inf).amax(1)
+        return (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "embeddings", "encoder": self.encoder, "max_length": self.max_length}
@@ -134,44 +104,18 @@ class Embeddings:
         return cls(saved["encoder"], saved["max_length"])
 
     def save_encoder(self, folder: Path) -> None:
-        """Write the encoder itself, so that a student's folder needs nothing else."""
-        self._model.save_pretrained(folder)
+        self.model.save_pretrained(folder)  # type: ignore[operator]
         self._tokenizer.save_pretrained(folder)
         pooling = Path(self.encoder) / "1_Pooling"
         if pooling.is_dir():
             shutil.copytree(pooling, folder / "1_Pooling")
 
-    # -- the encoder ------------------------------------------------------------------------
-
-    @cached_property
-    def _config(self) -> Any:
-        return self._load("AutoConfig")
-
     @cached_property
     def _tokenizer(self) -> Any:
         return self._load("AutoTokenizer")
 
-    @cached_property
-    def _model(self) -> Any:
-        return self._load("AutoModel").float().eval().to(self.device)
-
-    def _load(self, auto: str) -> Any:
-        try:
-            import transformers
-        except ImportError as error:
-            raise InputError(
-                "An encoder needs transformers: install it with `pip install noisyteacher[hf]`."
-            ) from error
-        check_model_name(self.encoder)
-        try:
-            return getattr(transformers, auto).from_pretrained(
-                self.encoder, trust_remote_code=False
-            )
-        except (OSError, ValueError) as error:
-            first = str(error).partition("\n")[0]
-            raise InputError(
-                f"No encoder could be loaded from {self.encoder!r}: {first}"
-            ) from error
+    def _settings(self) -> str:
+        return f"{self.pooling} {self.max_length}"
 
     def _longest(self) -> int:
         path = Path(self.encoder) / "sentence_bert_config.json"
@@ -179,80 +123,114 @@ class Embeddings:
             return int(orjson.loads(path.read_bytes()).get("max_seq_length") or _MAX_LENGTH)
         return min(_MAX_LENGTH, int(getattr(self._config, "max_position_embeddings", _MAX_LENGTH)))
 
-    @torch.inference_mode()
-    def _embedded(self, texts: list[str]) -> Iterator[np.ndarray]:
-        """Vectors of consecutive texts, a batch at a time."""
-        for start in range(0, len(texts), _BATCH):
-            tokens = self._tokenizer(
-                texts[start : start + _BATCH],
-                truncation=True,
-                max_length=self.max_length,
-                padding=True,
-                return_tensors="pt",
-            ).to(self.device)
-            hidden = self._model(**tokens).last_hidden_state
-            mask = tokens["attention_mask"][..., None]
-            if self.pooling == "cls":
-                pooled = hidden[:, 0]
-            elif self.pooling == "max":
-                pooled = hidden.masked_fill(mask == 0, -torch.inf).amax(1)
-            else:
-                pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
-            unit = torch.nn.functional.normalize(pooled.float(), dim=1)
-            yield unit.half().float().cpu().numpy()
 
-    # -- the cache --------------------------------------------------------------------------
+class ImageEmbeddings(FrozenEncoder):
+    """A featurizer of images: unit-length vectors of a frozen encoder.
 
-    def _through_cache(self, texts: list[str], cache: Path) -> np.ndarray:
-        folder = cache / self.digest[:16]
-        keys = np.array([_key(text) for text in texts])
-        unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        vectors = np.empty((len(unique), self.features), np.float32)
-        known = _read_parts(folder, unique, vectors)
-        missing = np.flatnonzero(~known)
-        if len(missing):
-            # Texts of like length together: padding costs as much as words.
-            missing = missing[np.argsort([-len(texts[first[i]]) for i in missing], kind="stable")]
-            blocks = (missing[i : i + _PART] for i in range(0, len(missing), _PART))
-            for rows in track(blocks, len(missing), "Embedding texts"):
-                found = self._embedded([texts[first[i]] for i in rows])
-                vectors[rows] = np.concatenate(list(found))
-                _write_part(folder, unique[rows], vectors[rows])
-        return vectors[inverse]
+    Args:
+        encoder: a folder, or a name on the Hugging Face hub.
+        pooling: one of ``IMAGE_POOLINGS``; None is the first of them that the encoder has.
+        cache, device: as in ``FrozenEncoder``.
+    """
 
+    noun, part = "images", 256
+    input_names = ("pixel_values",)
 
-def _key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()
+    def __init__(
+        self,
+        encoder: str | Path,
+        pooling: str | None = None,
+        *,
+        cache: str | Path | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        super().__init__(encoder, cache=cache, device=device)
+        if pooling is not None and pooling not in IMAGE_POOLINGS:
+            raise InputError(
+                f"pooling must be one of {first_few(IMAGE_POOLINGS)}, not {pooling!r}."
+            )
+        self._given_pooling = pooling
+        self._processor  # noqa: B018  a folder without one is no image encoder, which is said now
 
+    @cached_property
+    def features(self) -> int:
+        blank = np.zeros((32, 32, 3), np.uint8)
+        with torch.inference_mode():
+            read = self.encoder_inputs([blank])
+            return self.pooled({k: v.to(self.device) for k, v in read.items()}).shape[1]
 
-def _checksum(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    @cached_property
+    def pooling(self) -> str:
+        if self._given_pooling is not None:
+            return self._given_pooling
+        model, unloaded = self._found
+        if hasattr(model, "get_image_features"):
+            return "features"
+        # A pooler that the checkpoint does not have would be random.
+        names = [name for name, _ in model.named_modules()]
+        if "pooler" in names and not any(key.startswith("pooler.") for key in unloaded):
+            return "pooler"
+        return (
+            "cls" if any(n.endswith("cls_token") for n, _ in model.named_parameters()) else "mean"
+        )
 
+    def encoder_inputs(self, inputs: Any) -> Mapping[str, Tensor]:
+        """Pixels, resized and normalized as the encoder's own processor does."""
+        images = list(inputs)
+        found = self._processor(
+            images=images, return_tensors="pt", input_data_format="channels_last"
+        )
+        return {"pixel_values": found["pixel_values"]}
 
-def _write_part(folder: Path, keys: np.ndarray, vectors: np.ndarray) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Trailing zero bytes of a key are not kept by NumPy's byte strings; as numbers they are.
-    as_bytes = np.frombuffer(b"".join(k.ljust(_KEY_BYTES, b"\0") for k in keys.tolist()), np.uint8)
-    content = save({"key": as_bytes.reshape(-1, _KEY_BYTES), "vector": vectors.astype(np.float16)})
-    write_atomic(folder / f"{_checksum(content)}.safetensors", content)
+    def pooled(self, read: Mapping[str, Tensor]) -> Tensor:
+        model: Any = self.model
+        if self.pooling == "features":
+            found = model.get_image_features(**read)
+            features: Tensor = found if isinstance(found, Tensor) else found.pooler_output
+            return features
+        output = model(**read)
+        if self.pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled.flatten(1)
+        hidden: Tensor = output.last_hidden_state
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        # Of tokens (n, t, d), or of the places of a convolutional network (n, d, h, w).
+        return hidden.mean(1) if hidden.ndim == 3 else hidden.flatten(2).mean(2)
 
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "image embeddings", "encoder": self.encoder, "pooling": self.pooling}
 
-def _read_parts(folder: Path, wanted: np.ndarray, into: np.ndarray) -> np.ndarray:
-    """Fill in what the cache has of the wanted keys (sorted); which were found."""
-    known = np.zeros(len(wanted), bool)
-    for path in sorted(folder.glob("*.safetensors")) if folder.is_dir() else ():
-        try:
-            content = path.read_bytes()
-            if _checksum(content) != path.stem:
-                raise ValueError("damaged")
-            part = load(content)
-            stored = np.ascontiguousarray(part["key"]).view(f"S{_KEY_BYTES}").ravel()
-            vectors = part["vector"]
-        except (OSError, SafetensorError, KeyError, ValueError):
-            path.unlink(missing_ok=True)  # a part that does not match its name is computed anew
-            continue
-        place = np.searchsorted(wanted, stored).clip(max=len(wanted) - 1)
-        here = wanted[place] == stored
-        into[place[here]] = vectors[here]
-        known[place[here]] = True
-    return known
+    def save_encoder(self, folder: Path) -> None:
+        self.model.save_pretrained(folder)  # type: ignore[operator]
+        self._processor.save_pretrained(folder)
+
+    @cached_property
+    def model(self) -> torch.nn.Module:
+        return self._found[0]
+
+    @cached_property
+    def _found(self) -> tuple[torch.nn.Module, set[str]]:
+        """The encoder, and the names of weights that its folder does not have."""
+        model, about = self._load("AutoModel", output_loading_info=True)
+        missing = {str(key) for key in about["missing_keys"]}
+        others = sorted(key for key in missing if not key.startswith("pooler."))
+        if others:
+            raise InputError(
+                f"The encoder {self.encoder!r} has no weights for {first_few(others)}; give one "
+                "that was trained."
+            )
+        return model.float().eval().to(self.device).requires_grad_(False), missing
+
+    @cached_property
+    def _processor(self) -> Any:
+        import transformers
+
+        # Pillow's resizing everywhere: torchvision's, where it is installed, gives other pixels.
+        newer = int(transformers.__version__.partition(".")[0]) >= 5
+        return self._load(
+            "AutoImageProcessor", **({"backend": "pil"} if newer else {"use_fast": False})
+        )
+
+    def _settings(self) -> str:
+        return f"image {self.pooling}"

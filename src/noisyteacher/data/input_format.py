@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import Kind, rgb_images
+from noisyteacher.data.embeddings import ImageEmbeddings
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews
 from noisyteacher.data.statistics import ChannelHistogram, feature_statistics
 from noisyteacher.data.tensors import Inputs, image_tensor
@@ -34,7 +34,7 @@ class InputFormat:
     """What is fixed at training time about the inputs: vocabulary, normalization, image size."""
 
     kind: Kind
-    featurizer: Featurizer | None = None  # of texts, fitted
+    featurizer: Featurizer | None = None  # of texts, fitted; of images, a frozen encoder
     mean: tuple[float, ...] = field(default=(), repr=False)  # per channel in 0..1, or per feature
     std: tuple[float, ...] = field(default=(), repr=False)
     size: tuple[int, int] | None = None  # height and width of images
@@ -65,12 +65,16 @@ class InputFormat:
 
     def tensors(self, inputs: RawInputs) -> Inputs:
         """Raw inputs as the views take them; inputs of another kind or width are refused."""
+        plain = self.plain_inputs(inputs)
+        if self.featurizer is not None:
+            return self.featurizer.transform(plain)
+        return torch.from_numpy(plain) if self.kind == "table" else image_tensor(plain)
+
+    def plain_inputs(self, inputs: RawInputs) -> Any:
+        """A list of texts, (n, d) float32, or (n, H, W, 3) uint8."""
         if self.kind == "text":
-            assert self.featurizer is not None
-            return self.featurizer.transform(_texts(inputs))
-        if self.kind == "table":
-            return torch.from_numpy(self._table(inputs))
-        return self._images(inputs)
+            return _texts(inputs)
+        return self._table(inputs) if self.kind == "table" else self._images(inputs)
 
     def _table(self, inputs: RawInputs) -> np.ndarray:
         try:
@@ -86,16 +90,17 @@ class InputFormat:
             raise InputError("The table has infinite or NaN values.")
         return table
 
-    def _images(self, inputs: RawInputs) -> Tensor:
+    def _images(self, inputs: RawInputs) -> np.ndarray:
+        """(n, H, W, 3) uint8."""
         assert self.size is not None
         if isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "UO":
             if inputs.ndim == 3 and inputs.shape[-1] == 3 != self.size[1]:
                 raise InputError("Give a batch of images (n, H, W, 3), not one: images[None].")
-            return image_tensor(_sized(inputs, self.size))
+            return _sized(inputs, self.size)
         if isinstance(inputs, str | Path):
             raise InputError("Give a list of paths, not one path.")
         found = [_read_image(path, self.size) for path in inputs]
-        return image_tensor(np.stack(found) if found else np.empty((0, *self.size, 3), np.uint8))
+        return np.stack(found) if found else np.empty((0, *self.size, 3), np.uint8)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the featurizer, which has a file of its own."""
@@ -114,14 +119,19 @@ class InputFormat:
         size, kind, flip = saved["size"], saved["kind"], saved["flip"]
         mean, std = (_numbers(saved[name], name) for name in ("mean", "std"))
         columns = saved.get("columns", [])
+        channels = 3 if featurizer is None else 0
         sound = {
             "kind": kind in ("text", "image", "table"),
-            "mean": len(mean) == len(std) and (kind != "image" or len(mean) == 3),
+            "mean": len(mean) == len(std) and (kind != "image" or len(mean) == channels),
             "std": all(value > 0 for value in std),
             "size": _is_size(size) if kind == "image" else size is None,
             "flip": isinstance(flip, bool),
             "columns": isinstance(columns, list) and all(isinstance(c, str) for c in columns),
-            "featurizer": (featurizer is not None) == (kind == "text"),
+            "featurizer": featurizer is None
+            if kind == "table"
+            else isinstance(featurizer, ImageEmbeddings | None)
+            if kind == "image"
+            else featurizer is not None and not isinstance(featurizer, ImageEmbeddings),
         }
         wrong = [name for name, holds in sound.items() if not holds]
         if wrong:
@@ -159,11 +169,14 @@ def fit_format(
         table = np.ascontiguousarray(array, np.float32)
         mean, std = feature_statistics(table)
         return InputFormat(kind, None, mean, std, columns=columns), torch.from_numpy(table)
+    size = (int(array.shape[1]), int(array.shape[2]))
+    if isinstance(featurizer, ImageEmbeddings):
+        made = featurizer.transform(rgb_images(array))
+        return InputFormat(kind, featurizer, size=size, flip=flip), made
     histogram = ChannelHistogram()
     for start in range(0, len(array), _IMAGES_AT_ONCE):
         histogram.add(array[start : start + _IMAGES_AT_ONCE])
     mean, std = histogram.mean_and_std()
-    size = (int(array.shape[1]), int(array.shape[2]))
     return InputFormat(kind, None, mean, std, size, flip), image_tensor(array)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -16,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
-from noisyteacher.core.hub import check_model_name
+from noisyteacher.core.hub import check_model_name, quiet_loading
 from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
@@ -74,7 +72,7 @@ class TextEncoder(ModelSpec):
         auto = transformers.AutoModelForSequenceClassification
         try:
             if self.pretrained:
-                with _quiet_loading(transformers):
+                with quiet_loading(transformers):
                     model, told = auto.from_pretrained(
                         self.path_or_name,
                         num_labels=self.classes,
@@ -202,22 +200,6 @@ NETWORKS: dict[str, type[TextNetwork]] = {
     "roberta": RobertaNetwork,
     "xlm-roberta": RobertaNetwork,
 }
-
-
-@contextmanager
-def _quiet_loading(transformers: ModuleType) -> Iterator[None]:
-    """Without the report that the new head is new, and without bars where nobody watches."""
-    logging = transformers.utils.logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _import_transformers() -> ModuleType:

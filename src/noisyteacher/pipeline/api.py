@@ -76,7 +76,8 @@ def distill(
         logits: whether the numbers in an array or a file of labels are logits.
         compare, quick, generations: try more methods, fewer, or students of students (which need
             ``val`` and ``selection``).
-        encoder: for the student "embeddings": the folder or name of a frozen text encoder.
+        encoder: for the student "embeddings": the folder or name of a frozen encoder of texts or
+            images.
         folds: in which gold rows are held out to judge students. None is 5 for linear students; for
             networks it is 1, which holds one fifth out, because each fold costs a student of every
             method.

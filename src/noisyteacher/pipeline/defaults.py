@@ -10,7 +10,8 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Featurizer, HashedNgrams, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
-from noisyteacher.data.embeddings import Embeddings
+from noisyteacher.data.embeddings import Embeddings, ImageEmbeddings
+from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import (
     MLP,
@@ -34,8 +35,8 @@ HASHED = "hashed"
 HELP = (
     "For texts: linear, mlp, hashed, embeddings (with --encoder), or the name or folder of a "
     "Hugging Face encoder. For tables: linear or mlp. For images: resnet20, resnet56, mobilenet; "
-    "resnet18 or resnet50 for photographs. For a network of your own: package.module:name, which "
-    "is imported and run."
+    "resnet18 or resnet50 for photographs; embeddings (with --encoder). For a network of your own: "
+    "package.module:name, which is imported and run."
 )
 _IMAGE_STUDENT = re.compile(r"resnet\d+|mobilenet")
 # An epoch has at least so many steps; a student, more than two epochs of it, at most so many.
@@ -57,25 +58,54 @@ def named_student(text: str) -> str | ModelSpec:
     return import_network(text) if ":" in text and not Path(text).exists() else text
 
 
-def is_linear_student(student: str | ModelLike, kind: Kind) -> bool:
-    """Whether this student of such data is linear."""
-    if isinstance(student, str):
-        linear = {"text": (AUTO, "linear", HASHED, EMBEDDINGS), "table": ("linear",)}
-        return student in linear.get(kind, ())
-    return isinstance(student, BagLinear | Linear)
-
-
-def featurizer_for(
-    student: str | ModelLike, encoder: str | Path | None = None
-) -> Featurizer | Embeddings:
-    """How this student reads texts: an encoder, a tokenizer, hashed words, or TF-IDF."""
-    if student == EMBEDDINGS or (encoder is not None and student in (AUTO, "linear")):
-        if encoder is None:
+def reads_embeddings(student: str | ModelLike, encoder: str | Path | None) -> bool:
+    """Whether the student is a linear head on embeddings; refused where one is missing."""
+    if encoder is None:
+        if student == EMBEDDINGS:
             raise InputError(
                 "The student embeddings needs an encoder: the folder or name of a Transformers or "
                 "sentence-transformers model, encoder= (--encoder)."
             )
-        return Embeddings.cached(encoder)
+        return False
+    if student not in (AUTO, "linear", EMBEDDINGS):
+        raise InputError(
+            f"An encoder (--encoder) is for the student embeddings, not for {student!r}: leave one "
+            "of them out."
+        )
+    return True
+
+
+def is_linear_student(
+    student: str | ModelLike, kind: Kind, encoder: str | Path | None = None
+) -> bool:
+    """Whether this student of such data is linear."""
+    if isinstance(student, str):
+        linear = {"text": (AUTO, "linear", HASHED, EMBEDDINGS), "table": ("linear",)}
+        return student in linear.get(kind, ()) or (
+            kind == "image" and reads_embeddings(student, encoder)
+        )
+    return isinstance(student, BagLinear | Linear)
+
+
+def featurizer_for(
+    kind: Kind, student: str | ModelLike, encoder: str | Path | None = None
+) -> Featurizer | None:
+    """How this student reads such inputs; None is as they are.
+
+    Texts are read by an encoder, a tokenizer, as hashed words, or as TF-IDF.
+    """
+    if kind == "table":
+        if encoder is not None:
+            raise InputError("An encoder (--encoder) reads texts or images, not tables.")
+        return None
+    if reads_embeddings(student, encoder):
+        made = Embeddings if kind == "text" else ImageEmbeddings
+        return made.cached(str(encoder))
+    return None if kind == "image" else text_featurizer(student)
+
+
+def text_featurizer(student: str | ModelLike) -> Featurizer:
+    """How this student reads texts: a tokenizer, hashed words, or TF-IDF, not fitted yet."""
     if isinstance(student, TextEncoder):
         return Tokens(student.path_or_name)
     if isinstance(student, str) and _IMAGE_STUDENT.fullmatch(student):
@@ -95,11 +125,11 @@ def student_for(student: str | ModelLike, inputs: InputFormat, classes: int) -> 
     if not isinstance(student, str):
         spec = as_spec(student)
         return _custom(spec, inputs, classes) if isinstance(spec, CustomModel) else spec
+    if isinstance(inputs.featurizer, FrozenEncoder):
+        return Linear(inputs.features, classes)
     if inputs.kind == "text":
         if isinstance(inputs.featurizer, Tokens):
             return TextEncoder(inputs.featurizer.tokenizer, classes)
-        if isinstance(inputs.featurizer, Embeddings):
-            return Linear(inputs.features, classes)
         kind = BagMLP if student == "mlp" else BagLinear
         return kind(inputs.features, classes)
     if inputs.kind == "table":

@@ -49,8 +49,8 @@ def run_distill(
     folder = None if out is None else RunFolder(Path(out))
     with nullcontext() if folder is None else folder.lock():
         featurizer = settings.featurizer
-        if task.kind == "text" and featurizer is None:
-            featurizer = featurizer_for(settings.student, settings.encoder)
+        if featurizer is None:
+            featurizer = featurizer_for(task.kind, settings.student, settings.encoder)
         formatted = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
         deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         where = choose_device(device)

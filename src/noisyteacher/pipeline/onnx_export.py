@@ -2,7 +2,9 @@
 
 Normalization is inside the file. Inputs: ``image`` uint8 (n, H, W, 3); ``table`` float32 (n, d);
 for texts the featurizer's two columns, ``indices`` and ``values``, or ``input_ids`` and
-``attention_mask``.
+``attention_mask``. A student on embeddings takes ``embedding`` float32 (n, d); with its encoder in
+the same file, it takes what the encoder reads: ``input_ids`` and ``attention_mask``, or
+``pixel_values``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.data import Tokens
+from noisyteacher.data.embeddings import Embeddings
+from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import RawInputs
 from noisyteacher.models import CustomNetwork
 from noisyteacher.pipeline.student import Student
@@ -27,14 +31,20 @@ from noisyteacher.pipeline.student import Student
 OPSET = 18
 
 
-def export_onnx(student: Student, path: str | Path) -> Path:
-    """Write the student as one ONNX file; any number of examples may be asked at a time."""
+def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = False) -> Path:
+    """Write the student as one ONNX file; any number of examples may be asked at a time.
+
+    ``with_encoder`` puts the frozen encoder of a student on embeddings into the file.
+    """
     _require_onnx()
     path = Path(path)
-    wrapped = _Whole(student).eval()
-    examples = tuple(torch.from_numpy(v) for v in onnx_inputs(student, _dummy(student)).values())
-    names = input_names(student)
-    batch = torch.export.Dim("batch", min=1)
+    wrapped = _Whole(student, with_encoder=with_encoder).eval()
+    given = onnx_inputs(student, _dummy(student), with_encoder=with_encoder)
+    names = tuple(given)
+    examples = tuple(torch.from_numpy(value) for value in given.values())
+    sizes: dict[int, Any] = {0: torch.export.Dim("batch", min=1)}
+    if with_encoder and student.inputs.kind == "text":
+        sizes[1] = torch.export.Dim("tokens", min=2, max=_longest(student))
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_sibling(path, folder=True) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about its own workings
@@ -47,13 +57,19 @@ def export_onnx(student: Student, path: str | Path) -> Path:
                 str(file),
                 input_names=list(names),
                 output_names=["logits"],
-                dynamic_shapes={"inputs": tuple({0: batch} for _ in names)},
+                dynamic_shapes={"inputs": tuple(sizes for _ in names)},
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,
                 verbose=False,
             )
         except Exception as error:
+            if wrapped.encoder is not None:
+                first = str(error).strip().partition("\n")[0]
+                raise InputError(
+                    f"The encoder cannot be written as ONNX ({first}); leave out --with-encoder to "
+                    "write the student that reads its embeddings."
+                ) from error
             if not isinstance(wrapped.network, CustomNetwork):
                 raise
             raise _not_exported(wrapped.network.name) from error
@@ -61,23 +77,47 @@ def export_onnx(student: Student, path: str | Path) -> Path:
     return path
 
 
-def input_names(student: Student) -> tuple[str, ...]:
+def input_names(student: Student, *, with_encoder: bool = False) -> tuple[str, ...]:
     """The names of the file's inputs."""
+    featurizer = student.inputs.featurizer
+    if with_encoder:
+        return _encoder_of(student).input_names
+    if isinstance(featurizer, FrozenEncoder):
+        return ("embedding",)
     if student.inputs.kind != "text":
         return (student.inputs.kind,)
-    if isinstance(student.inputs.featurizer, Tokens):
+    if isinstance(featurizer, Tokens):
         return ("input_ids", "attention_mask")
     return ("indices", "values")
 
 
-def onnx_inputs(student: Student, inputs: RawInputs) -> dict[str, np.ndarray]:
+def onnx_inputs(
+    student: Student, inputs: RawInputs, *, with_encoder: bool = False
+) -> dict[str, np.ndarray]:
     """What ONNX Runtime must be given for these raw inputs."""
+    names = input_names(student, with_encoder=with_encoder)
+    if with_encoder:
+        read = _encoder_of(student).encoder_inputs(student.inputs.plain_inputs(inputs))
+        return {name: np.ascontiguousarray(read[name].numpy()) for name in names}
     tensors: Any = student.inputs.tensors(inputs)
-    if student.inputs.kind == "image":
+    if names == ("image",):
         tensors = tensors.permute(0, 2, 3, 1).contiguous()
     columns = tensors if isinstance(tensors, tuple) else (tensors,)
     arrays = [np.ascontiguousarray(column.numpy()) for column in columns]
-    return dict(zip(input_names(student), arrays, strict=True))
+    return dict(zip(names, arrays, strict=True))
+
+
+def _encoder_of(student: Student) -> FrozenEncoder:
+    featurizer = student.inputs.featurizer
+    if not isinstance(featurizer, FrozenEncoder):
+        raise InputError("Only a student on embeddings has an encoder to export (--with-encoder).")
+    return featurizer
+
+
+def _longest(student: Student) -> int:
+    featurizer = student.inputs.featurizer
+    assert isinstance(featurizer, Embeddings)
+    return featurizer.max_length
 
 
 def _require_onnx() -> None:
@@ -123,12 +163,16 @@ def _with_classes(file: Path, student: Student) -> bytes:
 class _Whole(nn.Module):
     """Normalization and network in one."""
 
-    def __init__(self, student: Student) -> None:
+    def __init__(self, student: Student, *, with_encoder: bool = False) -> None:
         super().__init__()
         self.network = student.spec.build()
         self.network.load_state_dict(student.state)
         self.network.eval()
-        self.views, self.images = student.inputs.views(), student.inputs.kind == "image"
+        names = input_names(student, with_encoder=with_encoder)
+        self.views, self.images = student.inputs.views(), names == ("image",)
+        self.featurizer = _encoder_of(student) if with_encoder else None
+        # Registered as a part of this module, so that its weights are written.
+        self.encoder = None if self.featurizer is None else self.featurizer.model.cpu()
         if isinstance(self.network, CustomNetwork):
             return
         for module in list(self.network.modules()):
@@ -138,6 +182,9 @@ class _Whole(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         x: Any = inputs if len(inputs) > 1 else inputs[0]
+        if self.featurizer is not None:
+            names = self.featurizer.input_names
+            x = self.featurizer.unit_vectors(dict(zip(names, inputs, strict=True)))
         if self.images:
             x = x.permute(0, 3, 1, 2)
         logits: Tensor = self.network(self.views.plain(x)).float()

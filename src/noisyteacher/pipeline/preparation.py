@@ -88,7 +88,7 @@ class DistillSettings:
         Anything that asks for training steps (epochs, generations, methods that need more than
         logits) trains them step by step instead, like networks.
         """
-        linear = is_linear_student(self.student, kind)
+        linear = is_linear_student(self.student, kind, self.encoder)
         steps = self.epochs is not None or self.training is not None or self.generations > 1
         encoded = self.encoder is not None or self.student == EMBEDDINGS
         words = kind == "text" and not encoded and not isinstance(self.featurizer, Embeddings)

@@ -36,7 +36,7 @@ from noisyteacher.io.user_tables import (
 from noisyteacher.labels import TeacherLabels, store
 from noisyteacher.labels.manifest import Manifest, Record
 from noisyteacher.pipeline.api import gather
-from noisyteacher.pipeline.defaults import featurizer_for
+from noisyteacher.pipeline.defaults import text_featurizer
 from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.sources import ExamplesLike, as_examples
 from noisyteacher.pipeline.task import Task
@@ -210,7 +210,7 @@ def gather_streamed(
     texts = [str(text) for part in sets.values() for text in part.inputs]
     file = _PoolFile(Path(pool), options, frozenset(texts))
     known = _LabelRows([Path(path) for path in labels])
-    featurizer = settings.featurizer or featurizer_for(settings.student)
+    featurizer = settings.featurizer or text_featurizer(settings.student)
     wanted = POOL_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
     ids, drawn = file.draw(wanted, known, settings.seed)
     if not ids:

@@ -37,7 +37,8 @@ from noisyteacher.core.integrity import (
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.core.notebook import notebook_html
 from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
-from noisyteacher.data.embeddings import Embeddings
+from noisyteacher.data.embeddings import IMAGE_POOLINGS, Embeddings, ImageEmbeddings
+from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import RawInputs
 from noisyteacher.models import ModelLike, ModelSpec, Network, TextEncoder, from_config, to_config
 
@@ -53,6 +54,7 @@ _CONFIG, _CARD, _WEIGHTS, _FEATURIZER, _TOKENIZER, _ENCODER = (
     "tokenizer",
     "encoder",
 )
+_ENCODERS = ("embeddings", "image embeddings")  # featurizers with a copy of their encoder
 _FILES = "files"  # in the config: checksums by path
 _REMEDY = "restore it from a copy, or make the student again"
 _LAYERS = re.compile(r"depth|layers?$|blocks?$")  # settings that count layers
@@ -164,7 +166,7 @@ def _write(folder: Path, student: Student, card: str) -> None:
 
 def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
     save_featurizer(featurizer, folder / _FEATURIZER)
-    if isinstance(featurizer, Embeddings):
+    if isinstance(featurizer, FrozenEncoder):
         featurizer.save_encoder(folder / _ENCODER)
     if isinstance(featurizer, Tokens):
         from transformers import AutoTokenizer
@@ -330,16 +332,21 @@ def _read_featurizer(folder: Path) -> Featurizer | None:
     if not path.exists():
         return None
     saved = read_json(path, _REMEDY)
-    own = folder / (_ENCODER if saved.get("kind") == "embeddings" else _TOKENIZER)
-    if saved.get("kind") not in ("embeddings", "tokens"):
+    kind = saved.get("kind")
+    if kind not in (*_ENCODERS, "tokens"):
         return load_featurizer(path)
+    own = folder / (_ENCODER if kind in _ENCODERS else _TOKENIZER)
     if not own.is_dir():
         raise InputError(f"{own} is missing; {_REMEDY}.")
     _check_named_files(own)
+    if kind == "image embeddings":
+        if saved.get("pooling") not in IMAGE_POOLINGS:
+            raise InputError(f"{path} has the pooling {saved.get('pooling')!r}; {_REMEDY}.")
+        return ImageEmbeddings(own, saved["pooling"])
     length = saved.get("max_length")
     if type(length) is not int or not 0 < length <= _LARGEST_SETTING:
         raise InputError(f"{path} has the max_length {length!r}; {_REMEDY}.")
-    return Embeddings(own, length) if own.name == _ENCODER else Tokens(own, length)
+    return Embeddings(own, length) if kind in _ENCODERS else Tokens(own, length)
 
 
 def _check_named_files(folder: Path) -> None:
