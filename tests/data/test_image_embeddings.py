@@ -132,3 +132,20 @@ def test_folders_that_are_no_image_encoders_are_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_bytes(orjson.dumps(config | {"num_hidden_layers": 2}))
     with pytest.raises(InputError, match="has no weights for"):
         ImageEmbeddings(folder).transform(images(1))
+
+
+@pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])
+def test_code_of_the_folder_never_runs(tmp_path: Path, file: str) -> None:
+    folder = save_image_encoder(tmp_path / "bad")
+    saved = orjson.loads((folder / file).read_bytes())
+    saved |= {"model_type": "evil", "image_processor_type": "Evil"}
+    saved["auto_map"] = {
+        "AutoConfig": "evil.Config",
+        "AutoModel": "evil.Model",
+        "AutoImageProcessor": "evil.Processor",
+    }
+    (folder / file).write_bytes(orjson.dumps(saved))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    with pytest.raises(InputError, match="No encoder could be loaded"):
+        ImageEmbeddings(folder).transform(images(1))
+    assert not (tmp_path / "ran").exists()

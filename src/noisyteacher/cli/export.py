@@ -48,7 +48,8 @@ def export(
 
     Normalization is part of the file. Its input is called `image` (uint8, rows × height × width ×
     3) or `table` (float32, rows × features); for texts it is the output of the featurizer in the
-    student's folder, and for a student on embeddings `embedding` (float32, rows × dimensions). This needs `pip install 'noisyteacher[onnx]'`.
+    student's folder, and for a student on embeddings `embedding` (float32, rows × dimensions).
+    This needs `pip install 'noisyteacher[onnx]'`.
     """
     say_first(f"Exporting {folder}.", quiet=json)
     from noisyteacher.pipeline import load_student
