@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,11 @@ def test_methods_named_by_the_user_replace_the_defaults() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
-def test_methods_with_two_views_are_trained_step_by_step() -> None:
+def test_methods_with_two_views_are_cross_fitted_on_words_alone() -> None:
     settings = DistillSettings(methods=(Consistency(SLaM()),), quick=True)
-    assert not settings.solves("text")
+    assert settings.solves("text")
+    assert not replace(settings, encoder="somewhere").solves("text")
+    assert not replace(settings, student="linear").solves("table")
     assert not DistillSettings(epochs=3).solves("text")
     assert not DistillSettings(student="mlp").solves("text")
     assert not DistillSettings().solves("image")
