@@ -238,7 +238,7 @@ def test_a_folder_of_the_first_version_goes_on(tmp_path: Path, trained: list[Job
     source = read_source(tmp_path / "run")
     assert source.comparison is not None
     assert source.comparison.student == "SLaM()"
-    assert list(source.audits) == ["The teacher"]
+    assert list(source.audits) == ["Teacher quality"]
     assert source.log.notes == ["a note"]
     more = run(small("GoldOnly();SLaM();Vanilla()"), tmp_path / "run")
     assert more[:2] == rows

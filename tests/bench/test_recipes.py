@@ -57,7 +57,7 @@ def test_smoke(name: str, data: Path, cache: Path, tmp_path: Path) -> None:
     )
     for line in (tmp_path / "results.jsonl").read_bytes().splitlines():
         stored = orjson.loads(line)
-        assert list(stored) == FIELDS
+        assert list(stored) == [*FIELDS, "sha256"]
         assert all(0 <= value <= 100 for value in stored["accuracy"].values())
         assert [point["epoch"] for point in stored["curve"]][:2] == [1, 2]
 
@@ -133,7 +133,7 @@ def test_methods_and_sets_from_text() -> None:
     assert [repr(m) for m in found][2:] == ["SLaM()", "Vanilla(hard=True)"]
     with pytest.raises(InputError, match="no method 'SLiM'"):
         parse_methods("SLiM()")
-    with pytest.raises(InputError, match="sets floor"):
+    with pytest.raises(InputError, match="or the names of sets: floor, paper-soft, "):
         parse_methods(" ; ")
 
 
