@@ -15,6 +15,7 @@ import pytest
 
 from noisyteacher.core import locks
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.files import temporary_sibling
 from noisyteacher.core.integrity import read_json
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs import Row, RunFolder, read_rows
@@ -225,6 +226,18 @@ def test_a_bad_line_is_refused_by_its_number(tmp_path: Path, line: bytes, reason
         InputError, match=rf"results.jsonl, line 3, is not a results row \(.*({reason}).*; remove"
     ):
         read_rows(path)
+
+
+def test_whoever_locks_a_run_removes_what_killed_writers_left_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for place in (tmp_path, folder):
+        (place / ".s.safetensors.tmp-0123abcd").write_bytes(b"half")
+        (place / ".mine.tmp").write_bytes(b"kept")
+    with temporary_sibling(folder / "at-work") as held, RunFolder(tmp_path).lock():
+        assert sorted(path.name for path in folder.iterdir()) == [held.name, ".mine.tmp"]
+        assert not (tmp_path / ".s.safetensors.tmp-0123abcd").exists()
+    assert (tmp_path / ".mine.tmp").exists()
 
 
 def test_only_a_last_line_that_was_cut_off_is_ignored(tmp_path: Path) -> None:

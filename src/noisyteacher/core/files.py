@@ -54,7 +54,7 @@ def temporary_sibling(path: Path, *, folder: bool = False) -> Iterator[Path]:
     Its writer holds a lock on it, which the system releases when the process ends. So whoever
     writes ``path`` next can tell what a killed writer has left behind, and removes it first.
     """
-    _remove_leftovers(path)
+    remove_leftovers(path.parent, path.name)
     while True:
         temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(_TOKEN_BYTES)}")
         if folder:
@@ -73,8 +73,9 @@ def temporary_sibling(path: Path, *, folder: bool = False) -> Iterator[Path]:
             os.close(lock)
 
 
-def _remove_leftovers(path: Path) -> None:
-    for left in path.parent.glob(f".{escape(path.name)}.tmp-{_TOKEN}"):
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed writers of ``name``, or of any name, left in a folder."""
+    for left in folder.glob(f".{'*' if name is None else escape(name)}.tmp-{_TOKEN}"):
         lock = _lock(left, wait=False)
         if lock is not None:
             _remove(left)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.files import remove_leftovers, write_atomic
 from noisyteacher.core.integrity import read_json, sealed_json
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.runs.rows import Row, append_row, read_rows
@@ -49,6 +49,8 @@ class RunFolder:
         there_before = self.path.exists()
         try:
             with hold_lock(self.path / ".lock", str(self.path), ANOTHER_FOLDER):
+                for folder in (self.path, self.path / "checkpoints"):
+                    remove_leftovers(folder)
                 yield
         finally:
             if not there_before:
