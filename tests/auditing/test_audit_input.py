@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +79,7 @@ def test_unknown_and_repeated_ids(labels, planted):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "sparse", "texts"])
-def test_gold_rows_without_a_teacher_label_are_left_out(labels, planted, kind):
+def test_gold_rows_without_a_teacher_label_do_not_measure_it(labels, planted, kind):
     make = {
         "numbers": lambda y: np.eye(5)[y],
         "sparse": lambda y: csr_matrix(np.eye(5)[y]),
@@ -87,10 +88,16 @@ def test_gold_rows_without_a_teacher_label_are_left_out(labels, planted, kind):
     y, kept = planted.y, np.arange(120) % 6 > 0
     fewer = labels.take(labels.ids[kept])
     expected = audit(fewer, y[kept], inputs=make(y[kept]), replicates=50)
-    with pytest.warns(NoisyTeacherWarning, match=r"^20 of 120 gold ids .* left out: 'x0', 'x6'"):
+    with pytest.warns(
+        NoisyTeacherWarning, match=r"^20 of 120 gold ids .* do not measure the teacher: 'x0', 'x6'"
+    ):
         found = audit(fewer, y, labels.ids, inputs=make(y), replicates=50)
-    assert found == expected
+    # They still are gold rows: students are judged on all of them, as in distill.
+    assert replace(found.numbers, comparison=None) == replace(expected.numbers, comparison=None)
+    assert found.recommendation == expected.recommendation
     assert found.numbers.val_rows == 100
+    assert found.numbers.comparison.rows == 120
+    assert expected.numbers.comparison.rows == 100
 
 
 def test_a_v_of_one_class_is_a_warning(labels, planted):

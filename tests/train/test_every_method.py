@@ -10,7 +10,7 @@ import torch
 from toy import CLASSES, TRAIN, Net, make_toy, small
 
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import ALL_METHODS, Fidelity, Method, SLaM, Temperature
+from noisyteacher.methods import ALL_METHODS, Fidelity, Method, SelfTraining, SLaM, Temperature
 from noisyteacher.train import train
 from noisyteacher.train.tune import expand
 
@@ -18,7 +18,8 @@ ARGUMENTS = {
     Fidelity: {"beta": 1.0, "inner": SLaM(k=2)},
     Temperature: {"t_a": 1.0, "t_b": 2.0, "inner": SLaM(k=2)},
 }
-METHODS = [kind(**ARGUMENTS.get(kind, {})) for kind in ALL_METHODS]
+# Self-training is solved, for linear students alone (tests/choose/test_self_training.py).
+METHODS = [kind(**ARGUMENTS.get(kind, {})) for kind in ALL_METHODS if kind is not SelfTraining]
 
 
 @pytest.fixture(scope="module")

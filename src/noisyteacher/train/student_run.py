@@ -187,7 +187,7 @@ class StudentRun:
     @contextmanager
     def _own_dropout(self) -> Iterator[None]:
         """Let the device's default generator be this student's."""
-        if not self.on_gpu:
+        if self.dropout_generator.device.type != "cuda":
             yield
             return
         default = torch.cuda.default_generators[torch.cuda.current_device()]
