@@ -59,9 +59,10 @@ def train_on_words(
             for group in optimizer.param_groups:
                 group["lr"] = config.optimizer.lr * rates[step]
             done = torch.tensor((epoch * steps + step) / (config.epochs * steps))
-            shown = [_drop(x[rows], views.weak_drop, rng)]
+            whole = x[rows]
+            shown = [_drop(whole, views.weak_drop, rng)]
             if "strong" in method.views:
-                shown.append(_drop(x[rows], views.strong_drop, rng))
+                shown.append(_drop(whole, views.strong_drop, rng))
             weight.grad, bias.grad = _gradients(
                 shown, weight, bias, method, _batch(columns, rows), done
             )
