@@ -340,4 +340,4 @@ def test_networks_for_images_are_refused_for_texts() -> None:
 
     for name in ("resnet20", "resnet18", "mobilenet"):
         with pytest.raises(InputError, match=f"'{name}' is a network for images"):
-            featurizer_for(name)
+            featurizer_for("text", name)
