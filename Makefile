@@ -60,12 +60,14 @@ bench: $(STAMP)
 
 # Hours on two cores; see the options of each script for a smaller or a parallel run.
 JOBS ?= 2
+attack: export OMP_NUM_THREADS = 1
+attack: export MKL_NUM_THREADS = 1
 attack: $(STAMP)
 	$(BIN)/python tests/attack/bad_inputs.py
 	$(BIN)/python tests/attack/malicious.py
 	$(BIN)/python tests/attack/flips.py --flips 2000 --jobs $(JOBS)
 	$(BIN)/python tests/attack/kills.py --count 1000 --jobs $(JOBS) --out build/kills.jsonl
-	$(BIN)/python tests/attack/mutants.py --count 150 --jobs $(JOBS) --out build/mutants.jsonl
+	$(BIN)/python tests/attack/mutation.py --count 150 --jobs $(JOBS) --out build/mutants.jsonl
 
 # Needs Chromium on the PATH.
 screenshots: demo

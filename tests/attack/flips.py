@@ -29,7 +29,8 @@ import workplace
 from noisyteacher.auditing import audit
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.integrity import sealed_json
-from noisyteacher.data import Tfidf
+from noisyteacher.data import Tfidf, load_dataset
+from noisyteacher.data.frozen_encoder import _read_parts, _write_part
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.halfspace.study import load_rows, run_study, smoke_study
 from noisyteacher.labels import TeacherLabels
@@ -47,7 +48,7 @@ from noisyteacher.runs.comparison import (
 )
 from noisyteacher.runs.folder import read_command_log
 from noisyteacher.train.checkpoint import EpochRecord, History, load_checkpoint, save_checkpoint
-from user_files import noisy_probs
+from user_files import noisy_probs, write_digit_folders
 
 assert workplace  # puts the tests' helpers on the path
 
@@ -108,6 +109,19 @@ def _predictions(folder: Path) -> object:
     return _digest(found.top, found.probability)
 
 
+def _images(folder: Path) -> object:
+    found = load_dataset(folder / "pictures" / "gold", cache=folder / "cache")
+    about = (found.name, found.classes, found.mean, found.std)
+    return about, found.ids.tolist(), _digest(found.inputs, found.y, found.test_inputs)
+
+
+def _embeddings(folder: Path) -> object:
+    """What the cache does not give is computed anew."""
+    into = np.zeros(VECTORS.shape, np.float16)
+    known = _read_parts(folder / "embeddings", KEYS, into)
+    return _digest(np.where(known[:, None], into, VECTORS))
+
+
 KINDS: dict[str, Kind] = {
     "label store, manifest": Kind("labels/manifest.json", _labels),
     "label store, part": Kind("labels/part-*.parquet", _labels),
@@ -127,7 +141,13 @@ KINDS: dict[str, Kind] = {
     "audit": Kind("audit.json", lambda f: read_audit(f / "audit.json")),
     "predictions": Kind("predictions.safetensors", _predictions),
     "halfspace rows": Kind("halfspace/results.jsonl", lambda f: load_rows(f / "halfspace")),
+    "image cache, header": Kind("cache/*/images.json", _images),
+    "image cache, images": Kind("cache/*/train_images.npy", _images),
+    "image cache, labels": Kind("cache/*/train_y.npy", _images),
+    "embedding cache": Kind("embeddings/*.safetensors", _embeddings),
 }
+KEYS = np.array([bytes([65 + i]) * 16 for i in range(8)])
+VECTORS = np.linspace(-1, 1, 8 * 16, dtype=np.float16).reshape(8, 16)
 SETTINGS = {"name": "distill", "seed": 3, "classes": ["a", "b"], "lr": 0.1}
 
 
@@ -183,6 +203,9 @@ def make_files(folder: Path) -> None:
     )
     for _ in run_study(smoke_study(), folder / "halfspace"):
         pass
+    write_digit_folders(folder / "pictures", gold=12, pool=3)
+    _images(folder)  # fills the cache
+    _write_part(folder / "embeddings", KEYS, VECTORS)
 
 
 def flip(folder: Path, name: str, bits: Iterable[int]) -> Counter[str]:

@@ -7,7 +7,8 @@ at a random change of its output folder; then the same command runs to its end. 
 (or say that its complete output exists already), the files must be those of an undisturbed run,
 and nothing else may be left over. Files are compared byte by byte, but for times, durations and
 the random names of a store's parts; what differs between two undisturbed runs (pages, pictures)
-must only be there. Rows that ``--out`` holds are not run again.
+must only be there. Verbs are forked from a process that has imported what they import. Rows that
+``--out`` holds are not run again.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import workplace
+from forked import Forked, import_modules
 
 # What tells when and how fast something was done, and checksums of files that tell it.
 IGNORED = {"seconds", "images_per_second", "finished_at", "created_at", "sha256"} | {
@@ -97,12 +98,14 @@ class Reference:
 def undisturbed(name: str, inputs: Path, work: Path) -> Reference:
     """Run the verb once to its end."""
     folder, log = shutil.copytree(inputs, work / f"{name}-whole"), work / f"{name}-whole.log"
-    began, process = time.monotonic(), workplace.start(workplace.COMMANDS[name], folder, log)
+    began, modules = time.monotonic(), work / f"{name}.modules"
+    process = workplace.start(workplace.COMMANDS[name], folder, log, modules)
     changes = _wait_for_changes(process, folder / "out")
     if process.returncode:
         raise SystemExit(f"{name} fails undisturbed: {log.read_text()}")
     found = Reference(time.monotonic() - began, changes, snapshot(folder), frozenset())
     shutil.rmtree(folder)
+    import_modules(modules.read_text().splitlines())
     return found
 
 
@@ -113,12 +116,10 @@ def measure(name: str, inputs: Path, work: Path) -> Reference:
         different = first.files.keys() ^ again.files.keys()
         raise SystemExit(f"{name} leaves other files each time: {different}")
     loose = frozenset(path for path in first.files if first.files[path] != again.files[path])
-    return replace(first, loose=loose)
+    return replace(again, loose=loose)
 
 
-def _wait_for_changes(
-    process: subprocess.Popen[bytes], folder: Path, wanted: float = math.inf
-) -> int:
+def _wait_for_changes(process: Forked, folder: Path, wanted: float = math.inf) -> int:
     """Wait until the folder's listing has changed so often, or the process has ended."""
     before, changes = _listing(folder), 0
     while process.poll() is None and changes < wanted:
@@ -152,11 +153,8 @@ def attack(name: str, seed: int, inputs: Path, work: Path, reference: Reference)
     for _ in range(chance.choice((1, 1, 2, 3))):
         kills.append(_kill_once(command, folder, log, chance, reference))
     process = workplace.start(command, folder, log)
-    try:
-        process.wait(120 + 20 * reference.seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    if process.wait(120 + 20 * reference.seconds) is None:
+        process.kill(signal.SIGKILL)
     errors = log.read_bytes()
     row = {"verb": name, "seed": seed, "kills": kills, "problems": []}
     exists = process.returncode == 2 and b"exists already" in errors
@@ -182,15 +180,9 @@ def _kill_once(
     else:
         seconds = chance.uniform(0, reference.seconds)
         where = f"{seconds:.2f} s"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
+        process.wait(seconds)
     ended = process.poll() is not None
-    process.send_signal(number)
-    try:
-        process.wait(60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill(number)
     return [number.name, where, "had ended" if ended else "killed"]
 
 
@@ -216,15 +208,15 @@ def campaign(verbs: list[str], count: int, seed: int, jobs: int, out: Path) -> l
     work = Path(tempfile.mkdtemp(prefix="kills-"))
     inputs = work / "inputs"
     inputs.mkdir()
-    workplace.make_inputs(inputs)
-    with ThreadPoolExecutor(jobs) as pool:
-        needed = list(dict.fromkeys(verb for verb, _ in todo))
-        measured = pool.map(lambda verb: measure(verb, inputs, work), needed)
-        references = dict(zip(needed, measured, strict=True))
-        for verb, reference in references.items():
-            told = f"{reference.seconds:.1f} s, {reference.changes} changes"
-            loose = f"; only there: {sorted(reference.loose)}" if reference.loose else ""
-            print(f"{verb}: {told}{loose}", flush=True)
+    words = {word for verb in verbs for word in workplace.COMMANDS[verb]}
+    workplace.make_inputs(inputs, student=not words.isdisjoint({"student", "run"}))
+    references = {}
+    for verb in dict.fromkeys(verb for verb, _ in todo):
+        reference = references[verb] = measure(verb, inputs, work)
+        told = f"{reference.seconds:.1f} s, {reference.changes} changes"
+        loose = f"; only there: {sorted(reference.loose)}" if reference.loose else ""
+        print(f"{verb}: {told}{loose}", flush=True)
+    with ProcessPoolExecutor(jobs) as pool:
         futures = [pool.submit(attack, v, s, inputs, work, references[v]) for v, s in todo]
         for future in as_completed(futures):
             row = future.result()
@@ -252,6 +244,9 @@ def main() -> None:
     kills = [kill for row in rows for kill in row["kills"]]
     bad = [row for row in rows if row["problems"]]
     hit = sum(kill[2] == "killed" for kill in kills)
+    for verb in given.verbs.split(","):
+        own = [kill for row in rows if row["verb"] == verb for kill in row["kills"]]
+        print(f"{verb}: {sum(kill[2] == 'killed' for kill in own)} kills, {len(own)} tried")
     print(f"{len(rows)} cases, {hit} kills {dict(Counter(kill[0] for kill in kills))}, ", end="")
     print(f"{len(bad)} cases with something lost, different, left over or stuck.")
     raise SystemExit(1 if bad else 0)

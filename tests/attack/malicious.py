@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,8 +53,11 @@ def make_files(folder: Path) -> None:
             f"from pathlib import Path\nPath({str(folder / 'ran')!r}).touch()\nclass Evil: pass\n"
         )
         (folder / place / "payload.py").write_text(code)
-    for name in ("model/config.json", "model/tokenizer_config.json"):
-        _add_code(folder / name)
+    # One whose type only its own code knows, and one that names code beside a type we know.
+    shutil.copytree(folder / "model", folder / "known")
+    for name in ("model", "known"):
+        _add_code(folder / name / "config.json", known=name == "known")
+        _add_code(folder / name / "tokenizer_config.json", known=name == "known")
     # As someone does who knows how to mend the checksums.
     own = folder / "student/tokenizer/tokenizer_config.json"
     _add_code(own)
@@ -63,11 +67,12 @@ def make_files(folder: Path) -> None:
     (folder / "pool.csv").write_text("id,text\na,good film\nb,bad film\n")
 
 
-def _add_code(path: Path) -> None:
+def _add_code(path: Path, *, known: bool = False) -> None:
     fields = orjson.loads(path.read_bytes()) if path.exists() else {}
-    fields |= {"auto_map": _AUTO, "tokenizer_class": "EvilTokenizer"}
-    if path.name == "config.json":
-        fields["model_type"] = "evil"
+    fields["auto_map"] = _AUTO
+    if not known:
+        fields |= {"tokenizer_class": "EvilTokenizer"}
+        fields |= {"model_type": "evil"} if path.name == "config.json" else {}
     path.write_bytes(orjson.dumps(fields))
 
 
@@ -77,6 +82,8 @@ def calls(folder: Path) -> dict[str, Callable[[], object]]:
     return {
         "load_student": lambda: load_student(folder / "student"),
         "label a model": lambda: open_teacher(str(folder / "model"), device=cpu),
+        "label a model of a known type": lambda: open_teacher(str(folder / "known"), device=cpu),
+        "an encoder of a known type": lambda: Embeddings(folder / "known").transform(["good film"]),
         "label by a student": lambda: open_teacher(str(folder / "student"), device=cpu),
         "an encoder": lambda: Embeddings(folder / "model").transform(["good film"]),
         "a tokenizer": lambda: Tokens(folder / "model"),
@@ -132,13 +139,13 @@ def main() -> None:
 
         for name, call in calls(folder).items():
             told(name, run_call(call))
-        for model in ("model", "student"):
-            for verb in (["label", model, "pool.csv", "--out", f"{model}-labels"],):
-                for terminal in (False, True):
-                    way = "terminal" if terminal else "pipe"
-                    told(f"{verb[0]} {model}, {way}", run_verb(verb, folder, terminal=terminal))
-        predict = ["predict", "student", "pool.csv", "--out", "said.csv"]
-        told("predict, pipe", run_verb(predict, folder, terminal=False))
+        verbs = {f"label {m}": ["label", m, "pool.csv"] for m in ("model", "known", "student")}
+        verbs["predict"] = ["predict", "student", "pool.csv"]
+        for terminal in (False, True):
+            for name, verb in verbs.items():
+                way = "terminal" if terminal else "pipe"
+                command = [*verb, "--out", f"{verb[1]}-{way}.csv"]
+                told(f"{name}, {way}", run_verb(command, folder, terminal=terminal))
     print(f"Code ran in: {', '.join(ran)}." if ran else "No code ran.")
     raise SystemExit(1 if ran else 0)
 

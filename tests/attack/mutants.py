@@ -1,36 +1,18 @@
-"""Mutation testing: change one thing in the source, and see whether the folder's tests notice.
+"""Mutants: the source with one thing changed, drawn at random with a seed.
 
-    python tests/attack/mutants.py --count 150 --seed 21 --jobs 16 --out mutants.jsonl
-
-Mutants are drawn evenly over the packages, and within a package evenly over the operators that
-apply to it. Messages, annotations, docstrings and decorators are never mutated, nor are files that
-only draw figures or print tables. Each mutant runs in a copy of the tree against the tests of its
-folder (``tests/PACKAGE``). Rows that ``--out`` holds already are not run again, so a killed call
-goes on where it was; ``--shard 2/4`` runs the second of four equal parts. Only pytest and the
-package's own dependencies are needed.
+They are drawn evenly over the packages, and within a package evenly over the operators that apply
+to it. Messages, annotations, docstrings and decorators are never mutated, nor are files that only
+draw figures or print tables. ``mutation.py`` runs the tests against them.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import hashlib
-import json
-import os
 import random
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from queue import Queue
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("noise", "losses", "methods", "choose", "train", "bench")
@@ -73,6 +55,7 @@ class Mutant:
     package: str
     file: str  # below src/noisyteacher
     line: int
+    statement: tuple[int, int]  # the first and the last line of what is executed with it
     operator: str
     start: int
     end: int
@@ -98,6 +81,7 @@ class _Finder(ast.NodeVisitor):
     def __init__(self, package: str, file: str, source: bytes) -> None:
         self.package, self.file, self.source = package, file, source
         self.found: list[Mutant] = []
+        self._statement = (1, 1)
         self._starts = [0]
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -110,6 +94,7 @@ class _Finder(ast.NodeVisitor):
             self.package,
             self.file,
             node.lineno,  # type: ignore[attr-defined]
+            self._statement,
             operator,
             start,
             end,
@@ -117,6 +102,15 @@ class _Finder(ast.NodeVisitor):
             after,
         )
         self.found.append(mutant)
+
+    def visit(self, node: ast.AST) -> None:
+        before = self._statement
+        if isinstance(node, ast.stmt):
+            inner = getattr(node, "body", None)
+            last = inner[0].lineno - 1 if inner else node.end_lineno or node.lineno
+            self._statement = (node.lineno, max(node.lineno, last))
+        super().visit(node)
+        self._statement = before
 
     def _visit_all(self, nodes: Sequence[ast.AST | None]) -> None:
         for node in nodes:
@@ -276,190 +270,3 @@ def _parses(mutant: Mutant) -> bool:
     except SyntaxError:
         return False
     return True
-
-
-# -- running them ----------------------------------------------------------------------------------
-
-
-def copy_tree(target: Path) -> Path:
-    """The working tree without history, environments and caches."""
-    here = {".git", ".venv", "runs", "build", "dist", "shared"}
-    anywhere = shutil.ignore_patterns("__pycache__", ".*_cache", ".hypothesis")
-
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        return anywhere(folder, names) | (here & {*names} if Path(folder) == ROOT else set())
-
-    shutil.copytree(ROOT, target, ignore=left_out, symlinks=True)
-    return target
-
-
-def run_tests(
-    tree: Path, package: str, timeout: float, more: Sequence[str] = (), *, gpu: bool = False
-) -> tuple[int | None, str, float]:
-    """Exit status (None: timed out), the output's end, and seconds."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }
-    if not gpu:
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-    command = [sys.executable, "-m", "pytest", f"tests/{package}", "-q", "-p", "no:cacheprovider"]
-    command += ["--tb=line", *more]
-    if find_spec("jaxtyping") is None or find_spec("beartype") is None:
-        command += ["-o", "addopts="]
-    began = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        cwd=tree,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout)
-        status: int | None = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = None
-    return status, output[-20000:], time.monotonic() - began
-
-
-def _failed(output: str) -> list[str]:
-    """The tests that failed, by name."""
-    lines = (line.split(" ") for line in output.splitlines())
-    return [words[1] for words in lines if words[0] in ("FAILED", "ERROR") and len(words) > 1]
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """How the unchanged tree fares: seconds, and the tests that cannot pass on this machine."""
-
-    seconds: float
-    broken: tuple[str, ...]
-
-
-def measure_baseline(tree: Path, package: str, gpu: bool) -> Baseline:
-    status, output, seconds = run_tests(tree, package, 3600, ["-rfE"], gpu=gpu)
-    broken = tuple(_failed(output))
-    if status not in (0, 1) or (status == 1 and not broken):
-        raise SystemExit(f"The tests of {package} do not run here:\n{output[-3000:]}")
-    if broken:
-        print(f"{package}: left out, because they fail without a mutant: {', '.join(broken)}")
-    return Baseline(seconds, broken)
-
-
-def judge(mutant: Mutant, tree: Path, baseline: Baseline, gpu: bool) -> dict[str, Any]:
-    """Run the folder's tests against one mutant."""
-    path = tree / "src/noisyteacher" / mutant.file
-    source = path.read_bytes()
-    more = ["-x", "-rfE", *(f"--deselect={name}" for name in baseline.broken)]
-    try:
-        path.write_bytes(mutant.apply(source))
-        timeout = 60 + 6 * baseline.seconds
-        status, output, seconds = run_tests(tree, mutant.package, timeout, more, gpu=gpu)
-    finally:
-        path.write_bytes(source)
-    outcome = {None: "timeout", 0: "survived"}.get(status, "killed")
-    by = _failed(output)[:1] if outcome == "killed" else []
-    return {"outcome": outcome, "seconds": round(seconds, 1), "by": by[0] if by else None}
-
-
-def run(
-    mutants: Sequence[tuple[int, Mutant]],
-    keys: dict[Mutant, str],
-    out: Path,
-    seed: int,
-    jobs: int,
-    gpu: bool,
-) -> None:
-    """Judge the mutants side by side and append a row for each."""
-    trees: Queue[Path] = Queue()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        for i in range(jobs):
-            trees.put(copy_tree(Path(folder) / str(i)))
-
-        def with_tree(work):  # type: ignore[no-untyped-def]
-            tree = trees.get()
-            try:
-                return work(tree)
-            finally:
-                trees.put(tree)
-
-        packages = sorted({mutant.package for _, mutant in mutants})
-        with ThreadPoolExecutor(jobs) as pool:
-            measured = pool.map(
-                lambda p: with_tree(lambda tree: measure_baseline(tree, p, gpu)), packages
-            )
-            baselines = dict(zip(packages, measured, strict=True))
-            print({p: f"{b.seconds:.0f} s" for p, b in baselines.items()}, flush=True)
-
-            def one(item: tuple[int, Mutant]) -> dict[str, Any]:
-                number, mutant = item
-                found = with_tree(lambda tree: judge(mutant, tree, baselines[mutant.package], gpu))
-                about = {"seed": seed, "number": number, "key": keys[mutant], **asdict(mutant)}
-                return about | found
-
-            for done in as_completed([pool.submit(one, item) for item in mutants]):
-                row = done.result()
-                with out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(f"{row['outcome']:8} {row['seconds']:6.1f} s {_told(row)}", flush=True)
-
-
-def _told(row: dict[str, Any]) -> str:
-    return (
-        f"{row['number']}: {row['file']}:{row['line']} {row['operator']}: "
-        f"{_short(row['before'])} -> {_short(row['after'])}"
-    )
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:60]
-
-
-def summarize(rows: Sequence[dict[str, Any]]) -> str:
-    """Counts, and every survivor by name."""
-    survivors = [row for row in rows if row["outcome"] == "survived"]
-    died = len(rows) - len(survivors)
-    lines = [f"{died} of {len(rows)} mutants died ({100 * died / max(len(rows), 1):.1f} %)."]
-    lines += [f"survived {_told(row)}" for row in survivors]
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=21)
-    parser.add_argument("--packages", default=",".join(PACKAGES))
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--shard", default="1/1", help="I/N: run the I-th of N parts")
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
-    parser.add_argument("--gpu", action="store_true", help="let the tests use the GPU")
-    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    shard, shards = map(int, given.shard.split("/"))
-    drawn = list(enumerate(draw(given.count, given.seed, given.packages.split(","))))
-    if given.list:
-        for number, mutant in drawn:
-            print(_told({"number": number, **asdict(mutant)}))
-        return
-    lines = given.out.read_text().splitlines() if given.out.exists() else []
-    rows = {row["key"]: row for row in map(json.loads, lines)}
-    mine = [(n, m) for n, m in drawn if n % shards == shard - 1]
-    keys = {mutant: mutant.key for _, mutant in mine}  # the source may change meanwhile
-    todo = [(number, mutant) for number, mutant in mine if keys[mutant] not in rows]
-    if todo:
-        run(todo, keys, given.out, given.seed, given.jobs, given.gpu)
-        rows = {row["key"]: row for row in map(json.loads, given.out.read_text().splitlines())}
-    print(summarize([rows[keys[mutant]] for _, mutant in mine]))
-
-
-if __name__ == "__main__":
-    main()

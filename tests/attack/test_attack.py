@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import bad_inputs
@@ -11,6 +13,7 @@ import flips
 import kills
 import malicious
 import pytest
+import workplace
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +76,17 @@ def test_times_and_random_names_are_all_that_kills_ignore(tmp_path: Path) -> Non
 
 
 def test_a_killed_import_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
-    inputs = tmp_path / "inputs"
-    inputs.mkdir()
-    lines = [f'{{"id": "r{i}", "label": "{("bad", "good")[i % 2]}"}}\n' for i in range(200)]
-    (inputs / "answers.jsonl").write_text("".join(lines))
-    whole = kills.undisturbed("import", inputs, tmp_path)
-    assert whole.files.keys() > {"out/labels", "out/labels/manifest.json"}
-    row = kills.attack("import", 7, inputs, tmp_path, replace(whole, changes=1))
-    assert [kill[:2] for kill in row["kills"]] == [["SIGKILL", "change 1"]]
-    assert row["problems"] == []
+    """In a process of its own: this one has threads, and cannot be forked safely."""
+    out = tmp_path / "kills.jsonl"
+    options = ("--verbs", "import", "--count", "2", "--seed", "5", "--jobs", "1", "--out", str(out))
+    done = subprocess.run(
+        [sys.executable, kills.__file__, *options],
+        env=workplace.environment() | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["problems"] for row in rows] == [[], []], done.stdout
+    assert "killed" in {kill[2] for row in rows for kill in row["kills"]}
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("kills-*"))

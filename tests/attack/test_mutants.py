@@ -6,6 +6,7 @@ import ast
 import textwrap
 
 import mutants
+import mutation
 
 
 def _found(source: str) -> set[tuple[str, str, str]]:
@@ -77,7 +78,7 @@ def test_a_seed_draws_the_same_mutants_evenly_over_packages() -> None:
 def test_the_summary_counts_timeouts_as_deaths_and_names_survivors() -> None:
     row = {"number": 3, "file": "a.py", "line": 2, "operator": "constant"}
     row |= {"before": "1", "after": "(2)"}
-    told = mutants.summarize([row | {"outcome": o} for o in ("killed", "timeout", "survived")])
+    told = mutation.summarize([row | {"outcome": o} for o in ("killed", "timeout", "survived")])
     assert told.splitlines() == [
         "2 of 3 mutants died (66.7 %).",
         "survived 3: a.py:2 constant: 1 -> (2)",

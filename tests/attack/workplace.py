@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
+from forked import Forked
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from noisyteacher.cli import main
 from user_files import noisy_probs, reviews, write_digit_folders, write_digit_tables, write_reviews
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +26,10 @@ COMMANDS: dict[str, list[str]] = {
         *("--classes", "0,1,2", "--out", "out/labels"),
     ],
     "label": ["label", "student", "reviews/pool.csv", "--out", "out/labels", "--shard-size", "20"],
-    "audit": ["audit", "reviews/labels", "--gold", "reviews/gold.csv", "--replicates", "50"],
+    "audit": [
+        *("audit", "reviews/labels", "--gold", "reviews/gold.csv", "--replicates", "50"),
+        *("--html", "out/audit.html"),
+    ],
     "distill-text": [
         *("distill", "--gold", "reviews/gold.csv", "--pool", "reviews/pool.csv"),
         *("--labels", "reviews/labels", "--quick", "--folds", "2", "--out", "out/run"),
@@ -39,7 +44,9 @@ COMMANDS: dict[str, list[str]] = {
         *("--quick", "--epochs", "1", "--out", "out/run", "--device", "cpu"),
     ],
     "bench": ["bench", "digits", "--quick", "--out", "out/run", "--device", "cpu"],
-    "halfspace": ["halfspace", "--quick", "--out", "out/run"],
+    "halfspace": [
+        *("halfspace", "--quick", "--runs", "4", "--max-steps", "100", "--out", "out/run"),
+    ],
     "report": ["report", "run", "--out", "out/page.html"],
     "export": ["export", "student", "--onnx", "out/student.onnx"],
     "predict": ["predict", "student", "reviews/pool.csv", "--out", "out/predictions.csv"],
@@ -58,39 +65,49 @@ def environment() -> dict[str, str]:
     }
 
 
-def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+def start(command: list[str], folder: Path, log: Path, modules: Path | None = None) -> Forked:
     """A verb as a process of its own, in ``folder``; what it prints goes to ``log``.
 
-    Its temporary files are in ``folder`` too, where left-overs are seen.
+    Its temporary files are in ``folder`` too, where left-overs are seen. The names of the modules
+    that it imports go to ``modules``.
     """
     for name in ("out", "tmp"):
         (folder / name).mkdir(exist_ok=True)
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "noisyteacher", *command],
-            cwd=folder,
-            env=environment() | {"TMPDIR": str(folder / "tmp")},
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
+
+    def verb() -> None:
+        os.chdir(folder)
+        os.environ |= environment() | {
+            "TMPDIR": str(folder / "tmp"),
+            "NOISYTEACHER_CACHE": str(folder / "cache"),
+            "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "torchinductor"),
+        }
+        tempfile.tempdir = None
+        sys.argv = ["noisyteacher", *command]
+        try:
+            main()
+        finally:
+            if modules is not None:
+                modules.write_text("\n".join(sys.modules))
+
+    return Forked(verb, log)
 
 
 def must_run(command: list[str], folder: Path) -> None:
     """A verb, run to its end."""
     log = folder.with_name(f"{folder.name}.log")
-    if start(command, folder, log).wait():
+    if start(command, folder, log).wait(600) != 0:
         raise SystemExit(f"{command} fails: {log.read_text()}")
     log.unlink()
 
 
-def make_inputs(folder: Path) -> None:
-    """The raw inputs, a student and the run it is from."""
-    make_raw_inputs(folder)
-    must_run([*COMMANDS["distill-text"][:-1], "run"], folder)
-    (folder / "run" / "student").rename(folder / "student")
-    (folder / "out").rmdir()
+def make_inputs(folder: Path, *, student: bool) -> None:
+    """The raw inputs, and where it is wanted a student and the run it is from."""
+    if Forked(lambda: make_raw_inputs(folder), folder.with_name("inputs.log")).wait(600) != 0:
+        raise SystemExit(folder.with_name("inputs.log").read_text())
+    if student:
+        must_run([*COMMANDS["distill-text"][:-1], "run"], folder)
+        (folder / "run" / "student").rename(folder / "student")
+        (folder / "out").rmdir()
 
 
 def make_raw_inputs(folder: Path) -> None:

@@ -116,7 +116,11 @@ def test_a_damaged_cache_is_named(tmp_path: Path, cache: Path, pictures: np.ndar
     load_dataset(tmp_path / "set")
     images = next(cache.glob("*/train_images.npy"))
     images.write_bytes(images.read_bytes()[:-100])
-    with pytest.raises(InputError, match=rf"{images.parent} is damaged"):
+    told = rf"{images} is damaged: .*; delete the folder {images.parent} and run again\.$"
+    with pytest.raises(InputError, match=told):
+        load_dataset(tmp_path / "set")
+    (images.parent / "images.json").write_text("{}")
+    with pytest.raises(InputError, match=told):
         load_dataset(tmp_path / "set")
 
 

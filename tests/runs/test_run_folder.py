@@ -209,13 +209,13 @@ def test_a_row_is_appended_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"recipe": "r"}', "missing"),
+        (b'{"recipe": "r"}', "it has no dataset"),
         (b"[]", "it is not a JSON object"),
         (b"3", "it is not a JSON object"),
         (b'{"recipe": ', "JSON|unexpected|EOF"),
         (orjson.dumps(vars(row()) | {"labeled": "10"}), "its labeled is '10'"),
         (orjson.dumps(vars(row()) | {"accuracy": [1]}), r"its accuracy is \[1\]"),
-        (orjson.dumps(vars(row()) | {"more": 1}), "more"),
+        (orjson.dumps(vars(row()) | {"more": 1}), "'more' is not one of its fields"),
     ],
 )
 def test_a_bad_line_is_refused_by_its_number(tmp_path: Path, line: bytes, reason: str) -> None:

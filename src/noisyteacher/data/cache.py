@@ -1,7 +1,8 @@
 """Decoded images on disk, once per state of their source, read back memory-mapped.
 
 A cache is a folder: ``images.json`` and, for each part, ``*_images.npy`` (n, H, W, 3) uint8,
-``*_y.npy`` and ``*_ids.npy``. It is written under a temporary name and renamed when whole.
+``*_y.npy`` and ``*_ids.npy``. It is written under a temporary name and renamed when whole;
+``images.json`` has the checksums of the others.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
+from noisyteacher.core.integrity import check_file, file_sha256, read_json, sealed_json
 from noisyteacher.core.progress import track
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.layouts import Found, ReadOptions
@@ -31,8 +32,9 @@ from noisyteacher.io.images import decoded
 if sys.platform != "win32":
     import fcntl
 
-_FORMAT = 3  # raise it when decoding changes, so that old caches are not used
+_FORMAT = 4  # raise it when decoding changes, so that old caches are not used
 _HEADER = "images.json"
+_IMAGES = ("train_images", "test_images")
 _COLUMNS = ("train_ids", "train_y", "test_ids", "test_y")
 
 
@@ -59,29 +61,26 @@ def open_cache(folder: Path) -> Dataset | None:
     """The cached dataset, its images memory-mapped; None where there is no cache yet."""
     if not (folder / _HEADER).exists():
         return None
-    try:
-        header = orjson.loads((folder / _HEADER).read_bytes())
-        arrays = {
-            stem: np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
-            for stem in ("train_images", "test_images")
-        } | {stem: np.load(folder / f"{stem}.npy", allow_pickle=False) for stem in _COLUMNS}
-        return Dataset(
-            name=header["name"],
-            kind="image",
-            ids=arrays["train_ids"],
-            inputs=arrays["train_images"],
-            y=arrays["train_y"],
-            test_ids=arrays["test_ids"],
-            test_inputs=arrays["test_images"],
-            test_y=arrays["test_y"],
-            classes=tuple(header["classes"]),
-            mean=tuple(header["mean"]),
-            std=tuple(header["std"]),
-        )
-    except (OSError, EOFError, ValueError, KeyError) as error:
-        raise InputError(
-            f"The image cache {folder} is damaged ({error}); delete that folder and run again."
-        ) from error
+    remedy = f"delete the folder {folder} and run again"
+    header = read_json(folder / _HEADER, remedy)
+    for stem in (*_IMAGES, *_COLUMNS):
+        check_file(folder / f"{stem}.npy", header.get("files", {}).get(stem), remedy)
+    arrays = {
+        stem: np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False) for stem in _IMAGES
+    } | {stem: np.load(folder / f"{stem}.npy", allow_pickle=False) for stem in _COLUMNS}
+    return Dataset(
+        name=header["name"],
+        kind="image",
+        ids=arrays["train_ids"],
+        inputs=arrays["train_images"],
+        y=arrays["train_y"],
+        test_ids=arrays["test_ids"],
+        test_inputs=arrays["test_images"],
+        test_y=arrays["test_y"],
+        classes=tuple(header["classes"]),
+        mean=tuple(header["mean"]),
+        std=tuple(header["std"]),
+    )
 
 
 def write_cache(folder: Path, made: Dataset, side: int | None) -> None:
@@ -101,8 +100,9 @@ def write_cache(folder: Path, made: Dataset, side: int | None) -> None:
                 np.save(file, column.astype(np.str_) if text else column, allow_pickle=False)
                 _sync(file)
         mean, std = histogram.mean_and_std()
+        files = {s: file_sha256(temporary / f"{s}.npy") for s in (*_IMAGES, *_COLUMNS)}
         header = {"name": made.name, "classes": made.classes, "mean": mean, "std": std}
-        write_atomic(temporary / _HEADER, orjson.dumps(header, option=orjson.OPT_INDENT_2))
+        write_atomic(temporary / _HEADER, sealed_json(header | {"files": files}))
         temporary.replace(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -116,7 +116,9 @@ def read_comparison(folder: str | Path) -> Comparison | None:
         stored["examples"] = [Example(**one) for one in stored["examples"]]
         return Comparison(**stored)
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a comparison of teacher and student: {error}.") from error
+        raise InputError(
+            f"{path} is not a comparison of teacher and student; delete it."
+        ) from error
 
 
 def count_confusions(who: str, rows_of: str, truth: np.ndarray, predicted: np.ndarray) -> Confusion:

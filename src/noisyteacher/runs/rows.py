@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import UnionType
@@ -85,6 +85,12 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def _parse_row(value: Any) -> Row:
+    for name in _REQUIRED:
+        if name not in value:
+            raise TypeError(f"it has no {name}")
+    for name in value:
+        if name not in _KINDS:
+            raise TypeError(f"{name!r} is not one of its fields")
     row = Row(**value)
     for name, kinds in _KINDS.items():
         if not isinstance(getattr(row, name), kinds):
@@ -99,6 +105,7 @@ def _kinds(hint: Any) -> tuple[type, ...]:
     return (*kinds, int) if float in kinds else kinds
 
 
+_REQUIRED = [f.name for f in fields(Row) if f.default is f.default_factory is MISSING]
 _KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Row).items()}
 
 
