@@ -31,7 +31,6 @@ from noisyteacher.bench.figures import COLOURS, DASHES, GREY, MARKERS, bare_axes
 from noisyteacher.bench.result_lines import trial_mean
 from noisyteacher.choose.decision import Estimate, Evidence
 from noisyteacher.choose.evidence import (
-    CROSS_FIT_TOLERANCE,
     DecisionRows,
     LinearCandidate,
     Setting,
@@ -45,7 +44,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import GoldOnly, Vanilla
 from noisyteacher.runs import Row, RunFolder
 
-SIZES = (20, 30, 50, 100, 200, 400)
+SIZES = (20, 50, 100, 200, 400)
 SPLITS = 10
 BLEND = "blend"
 TEACHER_NAME = "naive Bayes, trained on 200 other digits"
@@ -61,6 +60,8 @@ ALONE = ("GoldOnly()", "SelfTraining()")  # students without a teacher
 _TEST, _TAUGHT, _GOLD = 400, 200, 400  # rows of a split; the pool is the rest
 _GOLD_STRENGTH, _TAUGHT_STRENGTH = 100.0, 1.0
 _FOLDS = 3
+# Solved 300 times more exactly, students differ by as much as with 3e-4: by less than a point.
+_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +135,11 @@ def _accuracies(parts: DigitsSplit, size: int, trial: int) -> dict[str, float]:
         )
         for m in methods
     ]
-    fits = solve_candidates(rows, candidates, tolerance=CROSS_FIT_TOLERANCE)
+    fits = solve_candidates(rows, candidates, tolerance=_TOLERANCE)
     logits = [fit.logits(parts.x[parts.test]) for (fit,) in fits]
     blended = candidates[: len(DEFAULT_METHODS)]
     folds = make_folds(y[is_gold], _FOLDS, seed=trial)
-    evidence = Evidence(y[is_gold], cross_fit(rows, blended, folds))
+    evidence = Evidence(y[is_gold], cross_fit(rows, blended, folds, tolerance=_TOLERANCE))
     blend = sum(part.factor * logits[part.candidate] for part in evidence.blend())
     named = {repr(m): one for m, one in zip(methods, logits, strict=True)}
     named[BLEND] = np.asarray(blend)
@@ -274,8 +275,8 @@ def sizes_verdict(rows: Sequence[Row]) -> str:
     told = []
     if ahead:
         told.append(
-            f"The teacher's labels pay with {_sizes(ahead)} gold rows: distill's blend is ahead of "
-            f"the best student without a teacher by {ahead[0].gain.value:.1f} points at "
+            f"The teacher's labels pay off with {_sizes(ahead)} gold rows: distill's blend is ahead "
+            f"of the best student without a teacher by {ahead[0].gain.value:.1f} points at "
             f"{ahead[0].size} rows"
             + (f" and by {ahead[-1].gain.value:.1f} at {ahead[-1].size}" if ahead[1:] else "")
             + "."
@@ -325,7 +326,9 @@ def draw_gold_sizes(rows: Sequence[Row], stem: str | Path) -> list[Path]:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
     axes.set(xlabel="gold rows", ylabel="test accuracy (%)")
-    axes.set_title("When do a teacher's labels pay? Handwritten digits, linear students", size=11)
+    axes.set_title(
+        "When do a teacher's labels pay off? Handwritten digits, linear students", size=11
+    )
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     bare_axes(axes)

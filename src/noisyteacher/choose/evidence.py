@@ -137,6 +137,7 @@ def cross_fit(
     folds: np.ndarray,
     *,
     pool: np.ndarray | None = None,
+    tolerance: float = CROSS_FIT_TOLERANCE,
     progress: Progress = lambda name, fold: None,
 ) -> list[np.ndarray]:
     """Out-of-fold logits of every candidate, each (settings, j, L) on the judging rows in order.
@@ -146,6 +147,7 @@ def cross_fit(
         candidates: what is tried.
         folds: (j,) fold of each judging row.
         pool: positions of the pool rows to train on; None is all of them.
+        tolerance: of the solver.
         progress: called with a candidate's name and the fold before it is solved.
     """
     judging = np.flatnonzero(rows.judges)
@@ -164,7 +166,7 @@ def cross_fit(
             candidates,
             held_out,
             pool=pool,
-            tolerance=CROSS_FIT_TOLERANCE,
+            tolerance=tolerance,
             progress=partial(_tell, progress, int(fold)),
         )
         for logits, by_setting in zip(found, fits, strict=True):

@@ -1,4 +1,4 @@
-"""``noisyteacher demo``: bundled digits, one distillation, and where a teacher pays."""
+"""``noisyteacher demo``: bundled digits, one distillation, and when a teacher pays off."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def demo(
     open_page: Open = False,
     json: Json = False,
 ) -> None:
-    """Distill a naive Bayes teacher on handwritten digits, and show when a teacher pays.
+    """Distill a naive Bayes teacher on handwritten digits, and show when a teacher pays off.
 
     The data is bundled with scikit-learn; no network is needed. First `distill` trains a student
     from 50 gold labels and the teacher's labels of 797 other digits. Then students with 20 to 400

@@ -154,10 +154,10 @@ def _sizes(source: PageSource, draw: Drawing | None) -> Section:
     if draw is not None:
         points, teacher = summarize(source.sizes), teacher_estimate(source.sizes)
         chart = draw.students.draw_gold_sizes(points, teacher, table)
-        return Section("When a teacher pays", texts=texts, charts=[chart])
+        return Section("When a teacher pays off", texts=texts, charts=[chart])
     pictures = [p for p in source.pictures if p.stem == "gold-rows"]
     shown = [(caption(path), data_address("png", path.read_bytes())) for path in pictures]
-    return Section("When a teacher pays", texts=texts, tables=[table], pictures=shown)
+    return Section("When a teacher pays off", texts=texts, tables=[table], pictures=shown)
 
 
 def _training(source: PageSource, draw: Drawing) -> Section | None:
