@@ -32,7 +32,8 @@ from noisyteacher.methods import (
 )
 from noisyteacher.train import TrainConfig
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.student_run import DeviceData, StudentRun
+from noisyteacher.train.job import DeviceData
+from noisyteacher.train.student_run import StudentRun
 
 GOLD, VAL, POOL = 5_000, 500, 45_000
 # Methods without defaults of their own.

@@ -15,13 +15,16 @@ import pytest
 
 from noisyteacher.choose import linear_choice
 from noisyteacher.core.errors import InputError
+from noisyteacher.data.text import HashedNgrams
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import CutStat, SLaM, TaylorCE
 from noisyteacher.pipeline import DistillSettings, gather, run_distill, streamed_pool
 from noisyteacher.pipeline.streamed_pool import gather_streamed, why_stream
 from user_files import reviews
 
-QUICK = DistillSettings(student="hashed", methods=(TaylorCE(2),), folds=2)
+QUICK = DistillSettings(
+    student="hashed", methods=(TaylorCE(2),), folds=2, featurizer=HashedNgrams(2**11)
+)
 
 
 def write_files(folder: Path, kind: str = "csv") -> dict[str, Any]:
@@ -84,7 +87,7 @@ def test_candidates_see_a_part_and_the_student_all(
 ) -> None:
     monkeypatch.setattr(streamed_pool, "POOL_FOR_COMPARISON", 50)
     files = write_files(tmp_path)
-    settings = replace(QUICK, student="linear", methods=(SLaM(),))
+    settings = replace(QUICK, student="linear", methods=(SLaM(),), featurizer=None)
     task, settings = gather_streamed(**files, settings=settings, folder=tmp_path / "shards")
     assert (len(task.split.pool), task.sizes["pool"]) == (50, 398)
     again, _ = gather_streamed(**files, settings=settings, folder=tmp_path / "shards")
@@ -111,12 +114,13 @@ def test_what_cannot_be_streamed_is_refused(tmp_path: Path) -> None:
 def test_large_pools_are_streamed_and_it_says_why(tmp_path: Path) -> None:
     files = write_files(tmp_path)
     labels = files["labels"]
-    assert why_stream(files["pool"], labels, QUICK, 1.0) is None
-    told = why_stream(files["pool"], labels, QUICK, 0.001)
+    assert why_stream(files["pool"], labels, replace(QUICK, max_memory=1.0)) is None
+    small = replace(QUICK, max_memory=0.001)
+    told = why_stream(files["pool"], labels, small)
     assert told == (
         "The pool has about 401 rows, which would take about 0.0 GB in memory (limit: 0.0 GB), so "
         "it is read in shards."
     )
-    assert why_stream(files["pool"], labels, replace(QUICK, epochs=1), 0.001) is None
+    assert why_stream(files["pool"], labels, replace(small, epochs=1)) is None
     data: tuple[Any, ...] = (["a"], ["text"])
-    assert why_stream(data, labels, QUICK, 0.001) is None
+    assert why_stream(data, labels, small) is None

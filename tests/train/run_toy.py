@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -34,7 +35,11 @@ def main(folder: Path, mode: str) -> None:
         jobs = [toy.job("plain", PlainCE(), model=Net(dropout=0.0))]
     else:
         jobs = [toy.job("first", Slow(), seed=1), toy.job("second", PlainCE(), seed=2)]
-    done = train(jobs, toy.data, small(6), out=folder, quiet=True, device="cpu", minutes=30)
+    options = {"out": folder, "quiet": True, "device": "cpu", "minutes": 30}
+    done = train(jobs, toy.data, small(6), **options)
+    if mode == "processes":
+        windowed = replace(jobs[0], name="windowed")
+        done += train(windowed, toy.data, small(6), max_memory=4e-6, **options)
     if mode == "processes":
         # Threads of a group that did not end abort the process on its way out, now and then.
         assert not [name for name in thread_names() if "gloo" in name]

@@ -78,7 +78,7 @@ def test_methods_that_need_embeddings_take_those_of_embed(toy) -> None:
 
 
 def test_networks_that_do_not_fit_are_refused_before_training(toy, monkeypatch) -> None:
-    monkeypatch.setattr(engine, "_one_epoch", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(engine, "_one_window", lambda *_: pytest.fail("trained"))
 
     def refused(source: Any, method: Any, told: str) -> None:
         job = toy.job("s", method, model=custom(source))

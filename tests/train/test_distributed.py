@@ -40,20 +40,22 @@ def run(script: str, folder: Path, *arguments: str, processes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "arguments", "name"),
-    [("run_toy.py", ["processes"], "plain"), ("run_albert.py", [], "albert")],
+    ("script", "arguments", "names"),
+    [("run_toy.py", ["processes"], ["plain", "windowed"]), ("run_albert.py", [], ["albert"])],
 )
 def test_two_processes_equal_one(
-    tmp_path: Path, script: str, arguments: list[str], name: str
+    tmp_path: Path, script: str, arguments: list[str], names: list[str]
 ) -> None:
     if script == "run_albert.py":
         pytest.importorskip("transformers")
     run(script, tmp_path / "one", *arguments, processes=1)
     run(script, tmp_path / "two", *arguments, processes=2)
-    one, two = (load_file(tmp_path / n / f"{name}.final.safetensors") for n in ("one", "two"))
-    for key, value in one.items():
-        torch.testing.assert_close(two[key], value, rtol=1e-4, atol=1e-5, msg=key)
-    assert losses(tmp_path / "two", name) == pytest.approx(losses(tmp_path / "one", name), rel=1e-4)
+    for name in names:
+        one, two = (load_file(tmp_path / n / f"{name}.final.safetensors") for n in ("one", "two"))
+        for key, value in one.items():
+            torch.testing.assert_close(two[key], value, rtol=1e-4, atol=1e-5, msg=key)
+        of_one, of_two = (losses(tmp_path / folder, name) for folder in ("one", "two"))
+        assert of_two == pytest.approx(of_one, rel=1e-4)
 
 
 def losses(folder: Path, name: str) -> list[float]:

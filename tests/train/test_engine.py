@@ -23,7 +23,8 @@ from noisyteacher.train import (
     train,
 )
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.student_run import DeviceData, StudentRun
+from noisyteacher.train.job import DeviceData
+from noisyteacher.train.student_run import StudentRun
 
 
 @pytest.fixture(scope="module")
@@ -215,15 +216,15 @@ def test_minutes_stop_cleanly_and_resume(toy, tmp_path: Path) -> None:
 def test_no_epoch_is_begun_that_would_end_too_late(
     toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, one_epoch = 0.0, engine._one_epoch
+    now, one_window = 0.0, engine._one_window
 
     def forty_seconds(*arguments: object) -> None:
         nonlocal now
-        one_epoch(*arguments)
+        one_window(*arguments)
         now += 40
 
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(engine, "_one_epoch", forty_seconds)
+    monkeypatch.setattr(engine, "_one_window", forty_seconds)
     job = toy.job("s", PlainCE())
     (stopped,) = train(job, toy.data, small(5), out=tmp_path, minutes=1.5, quiet=True)
     assert stopped.history.epochs_done == 2  # a third would end after 120 of 90 seconds

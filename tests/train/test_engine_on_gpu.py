@@ -13,7 +13,8 @@ from toy import CLASSES, FEATURES, Everything, Net, PlainCE, TurnsNaN, make_toy,
 from noisyteacher.models import CustomModel
 from noisyteacher.train import SGD, train
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.student_run import DeviceData, StudentRun
+from noisyteacher.train.job import DeviceData
+from noisyteacher.train.student_run import StudentRun
 
 pytestmark = [
     pytest.mark.gpu,

@@ -236,7 +236,8 @@ def distill(
         float | None,
         typer.Option(
             min=0,
-            help="How many GB the pool may take in memory (default: half of this machine's).",
+            help="How many GB the pool may take in memory, and for networks on the device "
+            "(default: half of the machine's memory, 60 % of a GPU's).",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -279,10 +280,11 @@ def distill(
         metric=metric,
         epochs=epochs,
         flip=flip,
+        max_memory=max_memory,
         seed=seed,
     )
     files = FileOptions(id_column, text_column, label_column, image_size)
-    told = why_stream(pool, labels, settings, max_memory) if stream is None else None
+    told = why_stream(pool, labels, settings) if stream is None else None
     with warnings_as_lines() as notes, ExitStack() as stack:
         if stream or told is not None:
             say(told or "The pool is read in shards.")

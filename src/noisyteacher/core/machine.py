@@ -37,6 +37,17 @@ def choose_device(asked: str | torch.device | None = None) -> torch.device:
     return torch.device("cuda", index)
 
 
+def memory_of(device: torch.device | str = "cpu") -> int:
+    """How many bytes of memory a GPU or this machine has in all."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 16 * 10**9
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """One torch thread meanwhile: several only wait for each other where the work is small."""

@@ -73,6 +73,12 @@ class Columns:
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def row_bytes(self) -> int:
+        """How much memory the columns of a row take."""
+        parts = [self.y, self.weight, *self.values.values()]
+        return sum(part[:1].numel() * part.element_size() for part in parts)
+
 
 @dataclass(frozen=True)
 class Batch:

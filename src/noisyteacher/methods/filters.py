@@ -297,8 +297,8 @@ class UPS(Method):
 
     The loss is the mean cross-entropy of the positives (gold rows are among them) plus the mean
     negative cross-entropy of the rows that only say what they are not; with ``binary``, one
-    binary cross-entropy over each row's selected classes. Both means are over a batch: shared by
-    several processes, each has means of its own, and the sum is not quite that of one process.
+    binary cross-entropy over each row's selected classes. Both means are over a whole batch, so
+    several processes cannot share one; they can with ``binary``.
 
     Args:
         positive_threshold, positive_std: a positive has a mean of at least this at temperature 1
@@ -327,6 +327,7 @@ class UPS(Method):
             self._check(0 <= getattr(self, name) <= 1, name, "between 0 and 1")
         for name in ("positive_std", "negative_std"):
             self._check(getattr(self, name) > 0, name, "above 0")
+        object.__setattr__(self, "whole_batch", not self.binary)
 
     def prepare(
         self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None

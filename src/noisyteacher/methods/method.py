@@ -104,6 +104,7 @@ class Method:
     positional: ClassVar[tuple[str, ...]] = ()  # fields that the repr shows always, unnamed
     outermost: ClassVar[bool] = False  # whether it refuses to be another method's inner one
     whole_pool: ClassVar[bool] = False  # whether ``prepare`` compares pool rows with each other
+    whole_batch: ClassVar[bool] = False  # whether the loss is no mean of losses of single rows
 
     def __init_subclass__(cls, register: bool = True, **options: Any) -> None:
         """Register the method; ``register=False`` is for classes that others are built on."""

@@ -48,6 +48,7 @@ def distill(
     out: str | Path | None = None,
     device: str | torch.device | None = None,
     minutes: float | None = None,
+    max_memory: float | None = None,
     seed: int = 0,
     quiet: bool = True,
 ) -> Student:
@@ -91,6 +92,8 @@ def distill(
         device: "cpu" or "cuda"; None is cuda where there is one.
         minutes: stop cleanly after so many with an ``InputError``; with ``out``, the same call goes
             on.
+        max_memory: how many GB the inputs of networks may take on the device; None is 60 % of a
+            GPU's memory, half of the machine's on a CPU. Larger inputs are read in windows.
         seed: of the folds, the weights and everything else random.
         quiet: whether to show no progress.
     """
@@ -107,6 +110,7 @@ def distill(
         training=training,
         featurizer=featurizer,
         flip=flip,
+        max_memory=max_memory,
         seed=seed,
     )
     task = gather(

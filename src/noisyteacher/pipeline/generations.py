@@ -28,6 +28,7 @@ def next_labels(
     device: str | torch.device = "cpu",
     minutes: float | None = None,
     quiet: bool = False,
+    max_memory: float | None = None,
 ) -> TeacherLabels | None:
     """The mean predictions of ``students`` seeds of a method for every example of the problem.
 
@@ -37,7 +38,16 @@ def next_labels(
     that ``minutes`` were over before they had finished.
     """
     jobs = first_generation_jobs(problem, method, labels, students, seed, name)
-    done = train(jobs, problem.data, config, out=out, device=device, minutes=minutes, quiet=quiet)
+    done = train(
+        jobs,
+        problem.data,
+        config,
+        out=out,
+        device=device,
+        minutes=minutes,
+        quiet=quiet,
+        max_memory=max_memory,
+    )
     failed = [student for student in done if student.history.failed]
     if failed:
         raise InputError(f"{failed[0].job.name} cannot label anything: {failed[0].history.failed}.")

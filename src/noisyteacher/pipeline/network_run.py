@@ -204,6 +204,7 @@ class _NetworkFit:
             device=run.device,
             minutes=run.minutes_left,
             quiet=run.quiet,
+            max_memory=run.settings.max_memory,
         )
 
     def _job(
@@ -369,6 +370,7 @@ class _NetworkFit:
             device=run.device,
             minutes=run.minutes_left,
             quiet=run.quiet,
+            max_memory=run.settings.max_memory,
         )
 
     # -- what is told -------------------------------------------------------------------------

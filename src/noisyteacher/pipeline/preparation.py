@@ -68,6 +68,7 @@ class DistillSettings:
     training: TrainConfig | None = None
     featurizer: Featurizer | None = field(default=None, compare=False)
     flip: bool = True
+    max_memory: float | None = field(default=None, compare=False)  # GB for the inputs
     seed: int = 0
 
     def __post_init__(self) -> None:

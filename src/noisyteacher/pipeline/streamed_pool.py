@@ -9,7 +9,6 @@ and then solved on all of it.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.linear_choice import POOL_FOR_COMPARISON
 from noisyteacher.core.errors import InputError, warn
+from noisyteacher.core.machine import memory_of
 from noisyteacher.data import Dataset, Tfidf
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.io.columns import ids_in, texts_in
@@ -47,18 +47,13 @@ SHARD_ROWS = 50_000
 _BYTES_PER_ROW = 3_300  # of a text in memory, with all that is made of it (measured at a million)
 
 
-def why_stream(
-    pool: ExamplesLike, labels: Sequence[Path], settings: DistillSettings, max_memory: float | None
-) -> str | None:
-    """A sentence that says why the pool is streamed; None where it fits, or cannot be streamed.
-
-    ``max_memory`` is in GB; None is half of what the machine has.
-    """
+def why_stream(pool: ExamplesLike, labels: Sequence[Path], settings: DistillSettings) -> str | None:
+    """A sentence that says why the pool is streamed; None where it fits, or cannot be streamed."""
     if not _can_stream(pool, labels, settings):
         return None
     rows = _rows_about(Path(str(pool)))
     needed = rows * _BYTES_PER_ROW / 1e9
-    limit = _memory_of_machine() / 2 if max_memory is None else max_memory
+    limit = memory_of("cpu") / 2e9 if settings.max_memory is None else settings.max_memory
     if needed <= limit:
         return None
     return (
@@ -82,13 +77,6 @@ def _rows_about(path: Path) -> int:
     with path.open("rb") as file:
         first = file.read(1 << 20)
     return round(path.stat().st_size / max(len(first), 1) * max(first.count(b"\n"), 1))
-
-
-def _memory_of_machine() -> float:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    except (AttributeError, ValueError, OSError):
-        return 16.0
 
 
 @dataclass(frozen=True, eq=False)

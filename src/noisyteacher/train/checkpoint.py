@@ -42,6 +42,7 @@ class History:
     examples: int = 0  # rows stepped through in these seconds
     macro_f1: float | None = None
     failed: str | None = None  # why it was stopped
+    windows_done: int = 0  # of the epoch after the last of the curve
 
     @property
     def epochs_done(self) -> int:

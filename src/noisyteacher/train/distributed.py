@@ -14,7 +14,8 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs
-from noisyteacher.methods import Batch
+from noisyteacher.methods import Batch, Method
+from noisyteacher.methods.method import inner_methods
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,15 @@ class Processes:
             raise InputError(
                 f"A batch of {batch_size} cannot be shared evenly by {self.count} processes."
             )
+
+    def check_method(self, method: Method) -> None:
+        """Refuse a loss that is not the mean over the rows of a batch."""
+        for one in inner_methods(method):
+            if self.count > 1 and one.whole_batch:
+                raise InputError(
+                    f"{one!r} normalizes its loss by the whole batch, which {self.count} processes "
+                    "do not see; train it in one process."
+                )
 
     def share_of(self, rows: Inputs) -> Inputs:
         """This process's slice of a batch."""

@@ -20,8 +20,9 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.machine import choose_device, one_thread
+from noisyteacher.core.machine import choose_device, memory_of, one_thread
 from noisyteacher.core.progress import ProgressDisplay
+from noisyteacher.data.tensors import rows_in
 from noisyteacher.models import MLP, BagLinear, BagMLP, CustomModel, Linear
 from noisyteacher.train.checkpoint import (
     EpochRecord,
@@ -32,8 +33,8 @@ from noisyteacher.train.checkpoint import (
 )
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes, processes_from_environment
-from noisyteacher.train.job import Job, TrainData
-from noisyteacher.train.student_run import DeviceData, StudentRun
+from noisyteacher.train.job import DeviceData, Job, TrainData
+from noisyteacher.train.student_run import StudentRun
 from noisyteacher.train.track import Tracker, open_trackers
 
 
@@ -84,9 +85,9 @@ class _Session:
     folder: Path | None
     progress: ProgressDisplay
     trackers: list[Tracker]
-    deadline: float  # of time.monotonic(); no epoch is begun that would likely end later
+    deadline: float  # of time.monotonic(); no window is begun that would likely end later
     data_digest: str = ""
-    last_epoch: float = 0.0  # how long it took, of whichever cohort
+    last_window: float = 0.0  # how long it took, of whichever cohort; mostly it is an epoch
     uncaptured: set[str] = field(default_factory=set)  # networks that no CUDA graph can hold
 
     def checkpoint(self, job: Job) -> Path | None:
@@ -105,6 +106,7 @@ def train(
     minutes: float | None = None,
     quiet: bool = False,
     progress: ProgressDisplay | None = None,
+    max_memory: float | None = None,
 ) -> list[Trained]:
     """Train every job and return the students in the order of the jobs.
 
@@ -113,6 +115,10 @@ def train(
     after the first, none is begun that would likely end later.
     ``cohort`` is how many students share a GPU at a time. ``progress`` is a display that is shown
     already, for callers that train in several calls.
+
+    If the inputs take more than ``max_memory`` GB (by default 60 % of the GPU's memory, half of the
+    machine's on a CPU), they stay where they are, and students are trained one after another on
+    windows of a quarter of that size; see ``train.windows``.
     """
     jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
     names = [job.name for job in jobs]
@@ -132,19 +138,23 @@ def train(
         processes.check_batch(config.batch_size)
         if progress is None:
             progress = stack.enter_context(ProgressDisplay(quiet=quiet or not processes.leads))
+        for job in jobs:
+            processes.check_method(job.method)
         open_to = open_trackers(folder, trackers) if processes.leads else []
+        window = _window(jobs, data, where, max_memory, progress)
         session = _Session(
-            DeviceData.build(data, where),
+            DeviceData.build(data, where, window),
             config,
             processes,
             folder,
             progress,
             open_to,
             deadline,
-            data.digest() if folder else "",
+            data.digest() + ("" if window is None else f", {window}") if folder else "",
         )
         try:
-            return _train_all(jobs, session, cohort if where.type == "cuda" else 1)
+            alone = where.type == "cpu" or window is not None
+            return _train_all(jobs, session, 1 if alone else cohort)
         finally:
             for tracker in open_to:
                 tracker.close()
@@ -164,6 +174,28 @@ def _fast_kernels(device: torch.device):  # type: ignore[no-untyped-def]
             yield
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+def _window(
+    jobs: Sequence[Job],
+    data: TrainData,
+    device: torch.device,
+    max_memory: float | None,
+    progress: ProgressDisplay,
+) -> int | None:
+    """How many rows are on the device at a time; None: all of them, because they fit."""
+    share = 0.6 if device.type == "cuda" else 0.5
+    limit = share * memory_of(device) if max_memory is None else max_memory * 1e9
+    needed = data.row_bytes * rows_in(data.inputs)
+    if needed <= limit:
+        return None
+    columns = max((job.prepared.columns.row_bytes for job in jobs), default=0)
+    window = max(1, int(limit / 4 / (data.row_bytes + columns)))
+    progress.say(
+        f"The inputs take {needed / 1e9:.3g} GB, and {limit / 1e9:.3g} GB may be used on the "
+        f"device, so they are read in windows of {window:,} rows."
+    )
+    return window
 
 
 def _are_small(jobs: Sequence[Job]) -> bool:
@@ -245,28 +277,51 @@ class _Runner:
             )
             self.run = self._fresh_run()
 
-    def end_epoch(self, epoch: int, seconds: float) -> None:
-        """Record the epoch just trained; on a NaN loss go back to the last good state."""
+    @property
+    def place(self) -> tuple[int, int]:
+        """The epoch and the window that come next."""
+        return self.history.epochs_done, self.history.windows_done
+
+    def end_window(self, seconds: float) -> None:
+        """Record what was just trained; on a NaN loss go back to the last good state."""
         assert self.run is not None
-        config, history = self.session.config, self.history
+        history, (epoch, window) = self.history, self.place
         with self.run.on_stream():
             loss = self.session.processes.mean(float(self.run.loss_sum)) / self.run.steps
         if not math.isfinite(loss):
             history.failed = f"the loss became {loss} in epoch {epoch + 1}"
             self.run.load_state(self.good)
+            kept = f"window {window} of epoch {epoch + 1}" if window else f"epoch {epoch}"
             self.session.progress.say(
                 f"{self.job.title or self.job.name}: {history.failed}. Training stops, and the "
-                f"weights of epoch {history.epochs_done} are kept."
+                f"weights of {kept} are kept."
             )
             self.save()
             return
+        history.seconds += seconds
+        history.examples += self.run.window_steps * self.run.batch
+        if window + 1 < self.run.plan.count:
+            history.windows_done += 1
+            self.good = self.run.state()
+            self.save()
+        else:
+            history.windows_done = 0
+            self._end_epoch(epoch, loss)
+
+    def evaluates(self) -> bool:
+        """Whether the student is judged after the window that comes next."""
+        config, (epoch, window) = self.session.config, self.place
+        last = epoch + 1 == config.epochs or (epoch + 1) % config.eval_every == 0
+        return last and self.run is not None and window + 1 == self.run.plan.count
+
+    def _end_epoch(self, epoch: int, loss: float) -> None:
+        assert self.run is not None
+        config, history = self.session.config, self.history
         selection = test = None
         last = epoch + 1 == config.epochs
         if last or (epoch + 1) % config.eval_every == 0:
             selection, test = self._judge(last)
         history.curve.append(EpochRecord(epoch + 1, loss, selection, test))
-        history.seconds += seconds
-        history.examples += self.run.steps * self.run.batch
         self.good = self.run.state()
         if last or (epoch + 1) % config.checkpoint_every == 0:
             self.save()
@@ -329,39 +384,39 @@ def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
     building = [r for r in runners if r.active or r.stored is None]
     for runner in building:
         runner.build()
-    while session.processes.agree(time.monotonic() + session.last_epoch < session.deadline):
+    while session.processes.agree(time.monotonic() + session.last_window < session.deadline):
         began = time.monotonic()
-        # Students of a resumed cohort may stand at different epochs: the ones behind go first.
+        # Students of a resumed cohort may stand at different places: the ones behind go first.
         active = [r for r in building if r.active]
         if not active:
             break
-        epoch = min(r.history.epochs_done for r in active)
-        _one_epoch([r for r in active if r.history.epochs_done == epoch], epoch)
+        place = min(r.place for r in active)
+        _one_window([r for r in active if r.place == place], *place)
         session.processes.barrier()
-        session.last_epoch = time.monotonic() - began
+        session.last_window = time.monotonic() - began
     for runner in building:
         runner.save()
     return [runner.result() for runner in runners]
 
 
-def _one_epoch(runners: list[_Runner], epoch: int) -> None:
+def _one_window(runners: list[_Runner], epoch: int, window: int) -> None:
+    """Train on one window: on all rows for an epoch, unless they do not fit on the device."""
     began = time.monotonic()
     runs = [runner.run for runner in runners if runner.run is not None]
     for run in runs:
-        run.start_epoch(epoch)
-    for step in range(max(run.steps for run in runs)):
+        run.start_epoch(epoch, window)
+    for step in range(max(run.window_steps for run in runs)):
         for run in runs:
-            if step < run.steps:
+            if step < run.window_steps:
                 run.advance(step)
-    config = runners[0].session.config
-    if epoch + 1 == config.epochs or (epoch + 1) % config.eval_every == 0:
-        for run in runs:
+    for runner, run in zip(runners, runs, strict=True):
+        if runner.evaluates():
             run.launch_evaluation()
     for run in runs:
         run.join_stream()
     seconds = time.monotonic() - began
     for runner in runners:
-        runner.end_epoch(epoch, seconds)
+        runner.end_window(seconds)
 
 
 def _percent(predicted: np.ndarray, y: np.ndarray) -> float | None:

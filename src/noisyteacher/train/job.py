@@ -46,6 +46,12 @@ class TrainData:
                 f"{len(self.test_y)} test labels."
             )
 
+    @property
+    def row_bytes(self) -> int:
+        """How much memory a training row takes."""
+        parts = self.inputs if isinstance(self.inputs, tuple) else (self.inputs,)
+        return sum(part[:1].numel() * part.element_size() for part in parts)
+
     def digest(self) -> str:
         """Tells it from other data: how much there is, evenly spaced rows, and the views."""
         found = hashlib.sha256(_ADDRESS.sub("", repr(self.views)).encode())
@@ -58,6 +64,44 @@ class TrainData:
         if self.test_y is not None:
             found.update(np.ascontiguousarray(self.test_y).tobytes())
         return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class DeviceData:
+    """The inputs, shared by all students of a run: training rows, then test rows.
+
+    They are on the device, or with a ``window`` the training rows alone are here, on the host.
+    """
+
+    inputs: Inputs
+    views: Views
+    classes: int
+    train_rows: int
+    test_inputs: Inputs | None  # on the host
+    test_y: np.ndarray  # (t,), empty without a test part
+    device: torch.device
+    window: int | None = None  # how many rows each student has on the device at a time
+
+    @classmethod
+    def build(cls, data: TrainData, device: torch.device, window: int | None = None) -> DeviceData:
+        test_y = np.empty(0, np.int64) if data.test_y is None else np.asarray(data.test_y)
+        parts = [data.inputs] if data.test_inputs is None else [data.inputs, data.test_inputs]
+        return cls(
+            to_device(parts, device) if window is None else data.inputs,
+            data.views,
+            data.classes,
+            rows_in(data.inputs),
+            data.test_inputs,
+            test_y,
+            device,
+            window,
+        )
+
+    def rows(self, positions: Tensor) -> Inputs:
+        """Training rows on the device."""
+        if self.window is None:
+            return gather_rows(self.inputs, positions)
+        return to_device([gather_rows(self.inputs, positions.cpu())], self.device)
 
 
 class BuildsModel(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -17,36 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.data import Inputs, Views
-from noisyteacher.data.tensors import gather_rows, join_batches, rows_in, to_device
+from noisyteacher.data import Inputs
+from noisyteacher.data.tensors import gather_rows, join_batches, to_device
 from noisyteacher.methods import EMBEDDINGS, Batch, Columns, Output
 from noisyteacher.models import CustomNetwork, Network, embed_and_classify, synchronize
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
-from noisyteacher.train.job import Job, TrainData
+from noisyteacher.train.job import DeviceData, Job
+from noisyteacher.train.windows import Window, WindowPlan, WindowReader
 
 # Streams of randomness of one student; each is seeded anew at every epoch, so that a resumed run
 # needs no stored generator state.
 _ORDER, _WEAK, _STRONG, _DROPOUT = range(4)
-
-
-@dataclass(frozen=True)
-class DeviceData:
-    """The inputs on the device, shared by all students of a run: training rows, then test rows."""
-
-    inputs: Inputs
-    views: Views
-    classes: int
-    train_rows: int
-    test_y: np.ndarray  # (t,), empty without a test part
-    device: torch.device
-
-    @classmethod
-    def build(cls, data: TrainData, device: torch.device) -> DeviceData:
-        parts = [data.inputs] if data.test_inputs is None else [data.inputs, data.test_inputs]
-        test_y = np.empty(0, np.int64) if data.test_y is None else np.asarray(data.test_y)
-        inputs = to_device(parts, device)
-        return cls(inputs, data.views, data.classes, rows_in(data.inputs), test_y, device)
 
 
 class StudentRun:
@@ -60,7 +42,8 @@ class StudentRun:
         self.job, self.data, self.config, self.processes = job, data, config, processes
         self.device = data.device
         self.on_gpu = self.device.type == "cuda"
-        self.columns = _columns_on(job.prepared.columns, self.device)
+        where = self.device if data.window is None else torch.device("cpu")
+        self.all_columns = _columns_on(job.prepared.columns, where)
         self._build_model()
         self._build_buffers()
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -96,7 +79,7 @@ class StudentRun:
         """Refuse a network of the user's own that does not fit, and measure its embedding."""
         model.to(self.device)
         first = torch.arange(min(2, self.data.train_rows), device=self.device)
-        shown = self.data.views.plain(gather_rows(self.data.inputs, first))
+        shown = self.data.views.plain(self.data.rows(first))
         method = self.job.method
         model.check(shown, embedding_for=repr(method) if EMBEDDINGS in method.needs else None)
 
@@ -106,20 +89,29 @@ class StudentRun:
             yield from self.modules.parameters()
 
     def _build_buffers(self) -> None:
-        columns, config, device = self.columns, self.config, self.device
+        columns, config, device = self.all_columns, self.config, self.device
         if len(columns) == 0:
             raise InputError(f"{self.job.method!r} keeps no row to train on.")
         self.batch = config.batch_size
         epoch_rows = columns.rows_per_epoch or len(columns)
         self.steps = config.steps_per_epoch or -(-epoch_rows // self.batch)
-        gold = np.flatnonzero(self.job.prepared.columns.y.numpy() >= 0)
-        self.entries = np.concatenate(
-            [np.arange(len(columns)), np.tile(gold, config.gold_repeat - 1)]
-        ).astype(np.int64)
-        kept = self.job.prepared.columns.index.numpy()
-        self.positions = torch.from_numpy(self.job.positions[kept]).to(device)
-        self.order = torch.zeros(self.steps, self.batch, dtype=torch.int64, device=device)
-        self.rates = torch.zeros(self.steps, device=device)
+        window = self.data.window or len(columns)
+        y = self.job.prepared.columns.y.numpy()
+        self.plan = WindowPlan(y, config.gold_repeat, self.steps, window)
+        self._ahead: tuple[tuple[int, int], Window] | None = None
+        kept = self.job.positions[self.job.prepared.columns.index.numpy()]
+        self.reader: WindowReader | None = None
+        if self.data.window is None:
+            self.inputs, self.columns = self.data.inputs, columns
+            self.positions = torch.from_numpy(kept).to(device)
+        else:
+            most = self.plan.most_rows
+            self.reader = WindowReader(self.data.inputs, columns, kept, most, device)
+            self.inputs, self.columns = self.reader.inputs, self.reader.columns
+            self.positions = torch.arange(most, device=device)
+        steps = self.plan.most_steps
+        self.order = torch.zeros(steps, self.batch, dtype=torch.int64, device=device)
+        self.rates = torch.zeros(steps, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.done = torch.zeros((), device=device)  # steps taken in the whole run
         self.loss_sum = torch.zeros((), device=device)
@@ -131,9 +123,16 @@ class StudentRun:
         self._build_evaluation()
 
     def _build_evaluation(self) -> None:
-        tests = self.data.train_rows + np.arange(len(self.data.test_y))
-        wanted = np.concatenate([self.job.selection, tests]).astype(np.int64)
-        self.eval_y = np.concatenate([self.job.selection_y, self.data.test_y])
+        selection, data = self.job.selection.astype(np.int64), self.data
+        self.eval_inputs, first_test = data.inputs, data.train_rows
+        if data.window is not None:
+            # S and the test part are on the device always.
+            some = [gather_rows(data.inputs, torch.from_numpy(selection))]
+            some += [] if data.test_inputs is None else [data.test_inputs]
+            self.eval_inputs, first_test = to_device(some, self.device), len(selection)
+            selection = np.arange(len(selection))
+        wanted = np.concatenate([selection, first_test + np.arange(len(data.test_y))])
+        self.eval_y = np.concatenate([self.job.selection_y, data.test_y])
         size = min(self.config.eval_batch, max(len(wanted), 1))
         chunks = -(-len(wanted) // size)
         padded = np.resize(wanted, (chunks, size)) if chunks else np.empty((0, size), np.int64)
@@ -146,31 +145,59 @@ class StudentRun:
         """Where this student's work is queued: its own stream once captured."""
         return torch.cuda.stream(self.stream) if self.stream is not None else nullcontext()
 
-    def start_epoch(self, epoch: int) -> None:
-        """Draw the epoch's order, renew the columns and set rates, seeds and counters."""
+    def start_epoch(self, epoch: int, window: int = 0) -> None:
+        """Draw the order of an epoch, or of a window of it; set columns, rates, seeds, counters."""
         with self.on_stream():
-            self._refresh(epoch)
-            self._fill_buffers(epoch)
+            if window == 0:
+                self._refresh(epoch)
+            self._fill_buffers(epoch, window)
+            self._prefetch(epoch, window + 1)
         self.model.train()
 
-    def _fill_buffers(self, epoch: int) -> None:
-        seeds = np.random.SeedSequence([self.job.seed, epoch]).generate_state(4, np.uint64) >> 1
+    def _fill_buffers(self, epoch: int, number: int = 0) -> None:
+        place = [self.job.seed, epoch, number] if number else [self.job.seed, epoch]
+        seeds = np.random.SeedSequence(place).generate_state(4, np.uint64) >> 1
+        window = self._load_window(epoch, number)
         rng = np.random.default_rng(int(seeds[_ORDER]))
-        need, drawn = self.steps * self.batch, []
+        need, drawn = window.steps * self.batch, [np.empty(0, np.int64)]
         while need > 0:
-            drawn.append(rng.permutation(self.entries)[:need])
+            drawn.append(rng.permutation(window.places)[:need])
             need -= len(drawn[-1])
-        order = torch.from_numpy(np.concatenate(drawn).reshape(self.steps, self.batch))
+        order = torch.from_numpy(np.concatenate(drawn).reshape(window.steps, self.batch))
         factors = self.config.schedule.factors(epoch, self.config.epochs, self.steps)
+        factors = factors[window.first : window.first + window.steps]
         self.factors = [self.config.optimizer.lr * factor for factor in factors]
-        self.order.copy_(order)
-        self.rates.copy_(torch.tensor(self.factors))
+        self.window_steps = window.steps
+        self.order[: window.steps].copy_(order)
+        self.rates[: window.steps].copy_(torch.tensor(self.factors))
         self.cursor.zero_()
-        self.loss_sum.zero_()
-        self.done.fill_(epoch * self.steps)
+        if number == 0:
+            self.loss_sum.zero_()
+        self.done.fill_(epoch * self.steps + window.first)
         self.weak_generator.manual_seed(int(seeds[_WEAK]))
         self.strong_generator.manual_seed(int(seeds[_STRONG]))
         self.dropout_generator.manual_seed(int(seeds[_DROPOUT]))
+
+    def _load_window(self, epoch: int, number: int) -> Window:
+        """The window, with its rows on the device."""
+        key = (epoch, number)
+        if self._ahead is not None and self._ahead[0] == key:
+            window = self._ahead[1]
+        else:
+            window = self.plan.window(self.job.seed, *key)
+        if self.reader is not None:
+            self.reader.load(key, window.rows)
+        return window
+
+    def _prefetch(self, epoch: int, number: int) -> None:
+        """Begin to read the window that is trained on after this one."""
+        if number == self.plan.count:
+            epoch, number = epoch + 1, 0
+        renewed = number == 0 and self.job.method.refresh_every()  # its weights are not known yet
+        if self.reader is None or renewed or epoch == self.config.epochs:
+            return
+        self._ahead = (epoch, number), self.plan.window(self.job.seed, epoch, number)
+        self.reader.prefetch((epoch, number), self._ahead[1].rows)
 
     def advance(self, step: int) -> None:
         """Take one step: replay the graph where there is one, else run it eagerly."""
@@ -201,7 +228,7 @@ class StudentRun:
     def _step(self) -> None:
         entry = self.order.index_select(0, self.cursor).squeeze(0)
         batch = self._gather(entry)
-        output = self._forward(gather_rows(self.data.inputs, self.positions.index_select(0, entry)))
+        output = self._forward(gather_rows(self.inputs, self.positions.index_select(0, entry)))
         if self.processes.count > 1:
             batch = self.processes.share_of_batch(batch)
         progress = self.done / float(self.config.epochs * self.steps)
@@ -268,13 +295,13 @@ class StudentRun:
 
     def _eval_step(self) -> None:
         chosen = self.eval_order.index_select(0, self.cursor).squeeze(0)
-        logits = self._plain_logits(chosen)
+        logits = self._plain_logits(gather_rows(self.eval_inputs, chosen))
         self.predicted.index_copy_(0, self.cursor, logits.argmax(1)[None])
         self.cursor += 1
 
     @torch.no_grad()
-    def _plain_logits(self, positions: Tensor) -> Tensor:
-        shown = self.data.views.plain(gather_rows(self.data.inputs, positions))
+    def _plain_logits(self, raw: Inputs) -> Tensor:
+        shown = self.data.views.plain(raw)
         with self._autocast():
             logits: Tensor = self.model(shown)
         return logits.float()
@@ -285,12 +312,12 @@ class StudentRun:
             flat = self.predicted.cpu().numpy().reshape(-1)[: len(self.eval_y)]
         return flat[: len(self.job.selection)], flat[len(self.job.selection) :]
 
-    def probabilities(self, positions: Tensor) -> Tensor:
-        """(len(positions), L) un-augmented predictions in evaluation mode."""
+    def probabilities(self, positions: np.ndarray) -> Tensor:
+        """(m, L) un-augmented predictions of training rows in evaluation mode."""
         training = self.model.training
         self.model.eval()
-        chunks = positions.to(self.device).split(self.config.eval_batch)
-        probs = torch.cat([self._plain_logits(chunk).softmax(1) for chunk in chunks])
+        chunks = torch.from_numpy(positions).to(self.device).split(self.config.eval_batch)
+        probs = torch.cat([self._plain_logits(self.data.rows(c)).softmax(1) for c in chunks])
         self.model.train(training)
         return probs
 
@@ -298,9 +325,11 @@ class StudentRun:
         """Let the method renew its columns from what the student says now."""
         every = self.job.method.refresh_every()
         if every and epoch % every == 0:
-            val = torch.from_numpy(self.job.val_positions)
-            probs, val_probs = self.probabilities(self.positions), self.probabilities(val)
-            self.job.method.refresh(probs, val_probs, self.columns)
+            columns = self.all_columns
+            of_rows = self.probabilities(self.job.positions[columns.index.cpu().numpy()])
+            of_val = self.probabilities(self.job.val_positions)
+            where = columns.weight.device
+            self.job.method.refresh(of_rows.to(where), of_val.to(where), columns)
 
     # -- CUDA graphs ------------------------------------------------------------------------
 
@@ -363,7 +392,9 @@ class StudentRun:
         if self.modules is not None:
             found |= {f"modules.{k}": v for k, v in self.modules.state_dict().items()}
         if self.job.method.refresh_every():
-            found["columns.weight"] = self.columns.weight
+            found["columns.weight"] = self.all_columns.weight
+        if self.plan.count > 1:
+            found["loss_sum"] = self.loss_sum
         for i, parameter in enumerate(self.parameters):
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
@@ -383,7 +414,9 @@ class StudentRun:
                 for name, value in self.modules.state_dict().items():
                     value.copy_(state[f"modules.{name}"])
             if self.job.method.refresh_every():
-                self.columns.weight.copy_(state["columns.weight"])
+                self.all_columns.weight.copy_(state["columns.weight"])
+            if self.plan.count > 1:
+                self.loss_sum.copy_(state["loss_sum"])
             self._load_optimizer(state)
 
     def _load_optimizer(self, state: dict[str, Tensor]) -> None:
@@ -406,12 +439,12 @@ class StudentRun:
 
 
 def _columns_on(columns: Columns, device: torch.device) -> Columns:
-    """A student's own copy of its columns, on the device (refresh changes them in place)."""
+    """A student's own columns, on the device; weights are a copy, for refresh changes them."""
     return Columns(
         index=columns.index.to(device),
         y=columns.y.to(device),
         weight=columns.weight.to(device, copy=True),
-        values={k: v.to(device, copy=True) for k, v in columns.values.items()},
+        values={k: v.to(device) for k, v in columns.values.items()},
         constants={k: v.to(device) for k, v in columns.constants.items()},
         rows_per_epoch=columns.rows_per_epoch,
     )
