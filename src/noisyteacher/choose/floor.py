@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import torch
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 from noisyteacher.data import Inputs
-from noisyteacher.models import BagLinear, Linear, ModelSpec
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # scikit-learn's C, chosen on S
-_UNSEEN_LOGIT = -20.0  # of a class without a gold example
 
 FeatureMatrix: TypeAlias = np.ndarray | csr_matrix  # (n, d)
 
@@ -51,22 +47,3 @@ def feature_matrix(inputs: Inputs, width: int) -> FeatureMatrix:
     columns = (values.reshape(-1), index.reshape(-1), ends)
     # A copy: what is done to the matrix must not change the inputs.
     return csr_matrix(columns, shape=(len(index), width), copy=True)
-
-
-def as_network(
-    model: LogisticRegression, classes: int, *, bags: bool
-) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """The same function as a linear network: its settings and weights."""
-    coef, intercept = model.coef_, model.intercept_
-    if len(model.classes_) == 2:
-        # scikit-learn keeps one row for two classes: the logit of the second against the first.
-        coef, intercept = np.vstack([0 * coef, coef]), np.append(0.0, intercept)
-    features = coef.shape[1]
-    weight = np.zeros((classes, features), np.float32)
-    bias = np.full(classes, _UNSEEN_LOGIT, np.float32)
-    weight[model.classes_], bias[model.classes_] = coef, intercept
-    if bags:
-        state = {"bag.weight": torch.from_numpy(weight.T.copy()), "bias": torch.from_numpy(bias)}
-        return BagLinear(features, classes), state
-    state = {"fc.weight": torch.from_numpy(weight), "fc.bias": torch.from_numpy(bias)}
-    return Linear(features, classes), state
