@@ -20,7 +20,7 @@ TABLES = (*TEXT_TABLES, *JSON_LINES, *PARQUET)
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 # Larger blocks leave the processor's cache and are slower.
-_BLOCK_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 16
 _LOOK_AHEAD = 1 << 20
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +15,7 @@ import torch
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.notebook import notebook_html
 from noisyteacher.io.classes import check_text, clean_classes
-from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids
+from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids, repeated_ids
 from noisyteacher.labels import store
 from noisyteacher.labels.checks import (
     ArrayLike,
@@ -177,7 +178,7 @@ class TeacherLabels(Record):
     ) -> Self:
         check_text("the teacher's name and revision", teacher, revision)
         mass = np.zeros(len(ids)) if missing is None else clean_mass(missing, ids, "missing")
-        return cls(
+        made = cls(
             ids=ids,
             classes=classes,
             topk_index=top.indices,
@@ -189,6 +190,13 @@ class TeacherLabels(Record):
             revision=revision,
             temperature=temperature,
         )
+        return made.under_ids(ids)
+
+    def under_ids(self, ids: npt.NDArray[Any]) -> Self:
+        """The rows under other ids, which must be clean and unique: that is not looked at again."""
+        renamed = replace(self, ids=ids)
+        vars(renamed)["_unique"] = True
+        return renamed
 
     @classmethod
     def open(cls, path: str | Path, extras: Iterable[str] | None = None) -> Self:
@@ -205,7 +213,8 @@ class TeacherLabels(Record):
         An existing store is refused, or with ``overwrite`` replaced in one step: whoever opens
         the folder finds the old store or the new one, also after a crash.
         """
-        check_unique(self.ids)
+        if not self._unique:
+            check_unique(self.ids)
         store.write([self], Path(path), overwrite)
 
     @property
@@ -244,6 +253,10 @@ class TeacherLabels(Record):
     @cached_property
     def _mass(self) -> npt.NDArray[np.float32]:
         return row_mass(self.topk_logprob, self.stored_tail)
+
+    @cached_property
+    def _unique(self) -> bool:
+        return not repeated_ids(self.ids)
 
     @cached_property
     def _lookup(self) -> IdLookup:

@@ -40,7 +40,6 @@ from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
     UsualAnswer,
     plain_columns,
-    short_blocks,
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
@@ -52,7 +51,7 @@ _SHOWN = 6
 _ID_TYPES = frozenset((str, int))
 _UNUSUAL: UsualAnswer = (None, "", None)
 _LINE_BY_LINE = 63  # blocks, after one whose lines are mostly unusual
-_PACKED_ROWS = 2048  # a folder may hold one response per file
+_PACKED_ROWS = 1024  # a folder may hold one response per file
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def _blocks(path: Path) -> Iterator[LineBlock]:
             plain = any(isinstance(value.get(key), str) for key in PLAIN_KEYS) and "id" in value
             value = [value if own or plain else {"custom_id": path.stem, **value}]
         if isinstance(value, list):
-            yield LineBlock(1, [orjson.dumps(row) for row in value])
+            yield LineBlock(1, list(map(orjson.dumps, value)))
             return
     yield from line_blocks(path)
 
@@ -203,12 +202,10 @@ class _Reader:
     def read(self, path: Path, on_block: Callable[[int, int], None] | None) -> None:
         before = self._lines
         for block in _blocks(path):
-            line_by_line = self._ids is not None or self._unusual > 0
-            for some in [block] if line_by_line else short_blocks(block):
-                if line_by_line or self._unusual > 0:
-                    self._read_lines(some, path)
-                else:
-                    self._read_block(some, path)
+            if self._ids is not None or self._unusual > 0:
+                self._read_lines(block, path)
+            else:
+                self._read_block(block, path)
             self._unusual -= 1
             self._rows.pack(_PACKED_ROWS)
             if on_block is not None:
@@ -230,8 +227,7 @@ class _Reader:
         else:
             self._lines += len(block.lines)
             self._models |= columns.models
-            labels = list(map(self._label_numbers.__getitem__, columns.texts))
-            self._add(columns.ids, labels, block, path)
+            self._add(columns.ids, columns.texts, block, path)
 
     def _read_usual(self, block: LineBlock, path: Path) -> None:
         """Lines one by one, without the detours that the others need."""
@@ -248,22 +244,23 @@ class _Reader:
         names, texts, models = zip(*answers, strict=True)
         self._lines += len(answers)
         self._models.update(models)
-        self._add(names, list(map(self._label_numbers.__getitem__, texts)), block, path)
+        self._add(names, texts, block, path)
 
-    def _add(self, names: Sequence[Any], labels: list[int], block: LineBlock, path: Path) -> None:
+    def _add(
+        self, names: Sequence[Any], texts: Sequence[str], block: LineBlock, path: Path
+    ) -> None:
         """Keep the rows that have an id and a label; read the lines of the others."""
-        if min(labels) >= 0 and set(map(type, names)) <= _ID_TYPES:
-            self._rows.add_all(names, labels)
-            return
+        labels = np.fromiter(map(self._label_numbers.__getitem__, texts), np.int32, len(texts))
+        if not set(map(type, names)) <= _ID_TYPES:
+            labels[[type(name) not in _ID_TYPES for name in names]] = -1
         start = 0
-        for place, (name, label) in enumerate(zip(names, labels, strict=True)):
-            if label < 0 or type(name) not in _ID_TYPES:
-                self._rows.add_all(names[start:place], labels[start:place])
-                start = place + 1
-                if not block.lines[place].strip():
-                    self._lines -= 1
-                else:
-                    self._read_line(block.lines[place], path, block.first + place)
+        for place in np.flatnonzero(labels < 0).tolist():
+            self._rows.add_all(names[start:place], labels[start:place])
+            start = place + 1
+            if not block.lines[place].strip():
+                self._lines -= 1
+            else:
+                self._read_line(block.lines[place], path, block.first + place)
         self._rows.add_all(names[start:], labels[start:])
 
     def _other_usual(self, line: bytes) -> UsualAnswer | None:
@@ -367,7 +364,7 @@ class _Reader:
             np.arange(len(probs)), probs, self._names, where=where, missing=missing
         )
         return LlmImport(
-            labels=replace(different.take(label), ids=ids),
+            labels=different.at(label).under_ids(ids),
             lines=self._lines,
             rejected=dict(self._rejected),
             bad=self._bad,

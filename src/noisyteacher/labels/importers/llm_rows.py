@@ -15,7 +15,7 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling
-from noisyteacher.io.ids import clean_ids, whole_numbers
+from noisyteacher.io.ids import clean_ids, repeated_ids, whole_numbers
 
 _LONGEST_ANSWER = 500
 
@@ -34,7 +34,8 @@ class LlmRows:
     """Ids and labels of the rows that have one.
 
     Answers repeat, so that a label which many rows share is kept once. Rows are packed into arrays
-    block by block, so that memory holds few Python objects.
+    block by block: memory holds few Python objects, and ids are looked at while they are in the
+    processor's cache.
     """
 
     def __init__(self, classes: int) -> None:
@@ -60,10 +61,15 @@ class LlmRows:
         self._mass += mass
         self._different += 1
 
-    def add_all(self, names: Sequence[str | int], labels: Sequence[int]) -> None:
+    def add_all(self, names: Sequence[str | int], labels: npt.NDArray[np.int32]) -> None:
         """Rows with the numbers of their labels."""
+        if len(labels) == 0:
+            return
+        if self._labels:
+            self._packed_labels.append(np.array(self._labels, np.int32))
+            self._labels = []
         self._names += names
-        self._labels += labels
+        self._packed_labels.append(labels)
 
     def pack(self, at_least: int = 1) -> None:
         """Turn the rows added since the last time into arrays, if there are so many."""
@@ -100,7 +106,7 @@ class LlmRows:
         if int_ids:
             ids = whole_numbers(ids)
         repeats = 0
-        if len(set(ids.tolist())) < len(ids):
+        if repeated_ids(ids):
             first: dict[Any, int] = {}
             group = np.array([first.setdefault(name, len(first)) for name in ids.tolist()])
             counts = np.bincount(group)

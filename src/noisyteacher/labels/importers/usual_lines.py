@@ -7,20 +7,17 @@ all the others takes longer than parsing the JSON. A function below gives exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
 
-from noisyteacher.io.formats import LineBlock
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
-_FEWEST = 64  # lines to a block: longer lines gain nothing by being parsed together
-# Objects of more bytes leave the processor's cache before they are looked at.
-_BLOCK_BYTES = 1 << 14
+_LONGEST = 256  # bytes of the first line: longer ones gain nothing by being parsed together
 # With one of these keys a row may be something else than an answer in a row of the user's own.
 _OTHER_SHAPES = frozenset(
     (
@@ -41,14 +38,6 @@ class UsualColumns(NamedTuple):
     ids: list[Any]
     texts: list[str]
     models: set[Any]
-
-
-def short_blocks(block: LineBlock) -> Iterator[LineBlock]:
-    """The lines of a block, a few at a time."""
-    lines = block.lines
-    size = max(1, _BLOCK_BYTES * len(lines) // (1 + sum(map(len, lines))))
-    for start in range(0, len(lines), size):
-        yield LineBlock(block.first + start, lines[start : start + size])
 
 
 def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
@@ -118,7 +107,7 @@ def plain_answer(row: dict[str, Any]) -> UsualAnswer | None:
 
 def plain_columns(lines: Sequence[bytes]) -> UsualColumns | None:
     """The same for lines that all have the same keys and are short, all at once."""
-    if len(lines) < _FEWEST:
+    if len(lines[0]) > _LONGEST:
         return None
     try:
         rows = orjson.loads(b"[" + b",".join(lines) + b"]")
