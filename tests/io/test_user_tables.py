@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.io import formats, user_tables
 from noisyteacher.io.classes import is_unknown, places_of
 from noisyteacher.io.columns import ids_in
 from noisyteacher.io.formats import is_untyped, kind_of, stem_of
@@ -98,10 +99,58 @@ def test_a_folder_called_like_a_partition_adds_no_column(tmp_path: Path) -> None
         ("t.txt", b"id,a\n1,2\n", r"must end in \.csv, \.tsv, \.jsonl, \.ndjson, \.parquet"),
     ],
 )
-def test_bad_tables_are_one_sentence(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_bad_tables_are_one_sentence(
+    tmp_path: Path, name: str, content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=said):
         read_table(tmp_path / name, ("id",))
+    one_line_at_a_time(monkeypatch)
+    with pytest.raises(InputError, match=said):
+        read_table(tmp_path / name, ("id",))
+
+
+def one_line_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", 2)
+    monkeypatch.setattr(user_tables, "_ROWS_AT_ONCE", 0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 0.5, None],
+        [None, None, "a"],
+        [[1, 0], [0.25, 0.75], [1e-300, 1]],
+        [[1, 0], [1, 2, 3], []],
+        [[1, None], [0.5, 0.5]],
+        [["a", "b"], ["c"]],
+        [{"a": 1, "b": 0}, {"b": 0.25, "a": 0.75}],
+        [{"a": 1, "b": 0}, {"a": 1, "c": 0.25}],
+        [{"a": 1, "b": 0}, {"a": 0.5}, None],
+        [{"a": None, "b": 0.5}, {"a": 0.5, "b": None}],
+        [{"a": {"b": 1.5, "c": 2}}, {"a": {"b": 1, "c": 2}}],
+        [True, None, False],
+    ],
+)
+def test_columns_of_json_lines_are_what_arrow_makes_of_them(
+    tmp_path: Path, values: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "jsonl", {"id": list(range(len(values))), "v": values})
+    expected = pa.array(values).to_pylist()
+    assert read_table(path, ("id",))["v"].to_pylist() == expected
+    one_line_at_a_time(monkeypatch)
+    assert read_table(path, ("id",))["v"].to_pylist() == expected
+
+
+def test_keys_that_come_late_or_go_are_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1}\n\n{"a": 2, "b": "x"}\n{"c": [1, 2]}\n')
+    expected = {"a": [1, 2, None], "b": [None, "x", None], "c": [None, None, [1, 2]]}
+    assert read_table(path, ()).to_pydict() == expected
+    one_line_at_a_time(monkeypatch)
+    assert read_table(path, ()).to_pydict() == expected
 
 
 def test_probabilities_in_json_lines_are_a_table(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -116,6 +118,18 @@ class LineBlock(NamedTuple):
 
     first: int
     lines: list[bytes]
+
+
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """Objects of JSON hold no cycles, and looking for some takes longer than reading them."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def line_blocks(path: Path) -> Iterator[LineBlock]:

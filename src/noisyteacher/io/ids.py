@@ -60,7 +60,7 @@ def _as_array(ids: IdsLike) -> npt.NDArray[Any]:
 def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
     types = set(map(type, listed))
     if all(issubclass(t, str) for t in types) and types:
-        return _clean_texts(list(map(str, listed)))
+        return _clean_texts(listed if types == {str} else list(map(str, listed)))
     if all(issubclass(t, int | np.integer) and t is not bool for t in types):
         try:
             return np.array(listed, dtype=np.int64)

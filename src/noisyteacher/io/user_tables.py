@@ -7,11 +7,14 @@ an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +27,14 @@ from noisyteacher.io.formats import (
     JSON_LINES,
     PARQUET,
     TABLES,
+    LineBlock,
     check_name,
     check_utf8,
     is_table,
     is_untyped,
     kind_of,
     line_blocks,
+    no_garbage,
 )
 
 # How a message calls the values of JSON.
@@ -41,6 +46,8 @@ _JSON_KINDS = {
     list: "lists",
     dict: "objects",
 }
+# As few as fill an Arrow array well: Python's objects take much more memory.
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 500, 1 << 24
 # The usual names of columns; the first that is there counts.
 ID_COLUMNS = ("id", "ID", "Id")
 LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
@@ -214,38 +221,120 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def _read_json_lines(path: Path, id_columns: Sequence[str]) -> Any:
-    rows = _json_objects(path)
-    # Of all rows: the first may lack some, and must not hide them.
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    key, columns = first_present(id_columns, names), {}
-    for name in names:
-        values = [row.get(name) for row in rows]
+    columns: dict[str, _JsonColumn] = {}
+    count = 0
+    with no_garbage():
+        for rows in _json_objects(path):
+            by_name = _by_name(rows)
+            for name in by_name:
+                columns.setdefault(name, _JsonColumn(count))
+            count += len(rows)
+            for name, column in columns.items():
+                column.add(by_name.get(name) or [None] * len(rows))
+    if not count:
+        raise InputError(f"{path} is empty.")
+    key = first_present(id_columns, list(columns))
+    whole = {}
+    for name, column in columns.items():
         try:
-            columns[name] = pa.array(values)
+            whole[name] = column.joined()
         except (pa.ArrowException, OverflowError) as error:
             rule = "; ids are all text or all whole numbers" if name == key else ""
-            kinds = dict.fromkeys(_JSON_KINDS[type(v)] for v in values if v is not None)
-            mixed = f"holds {' and '.join(kinds)}" if len(kinds) > 1 else f"cannot be read: {error}"
+            several = " and ".join(column.kinds) if len(column.kinds) > 1 else ""
+            mixed = f"holds {several}" if several else f"cannot be read: {error}"
             raise InputError(f"{path}: the column {name!r} {mixed}{rule}.") from error
-    return pa.table(columns)
+    return pa.table(whole)
 
 
-def _json_objects(path: Path) -> list[dict[str, Any]]:
-    rows = []
+def _by_name(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The values of every key that one of the rows has."""
+    with suppress(KeyError):
+        if set(map(len, rows)) == {len(rows[0])}:
+            return {name: list(map(itemgetter(name), rows)) for name in rows[0]}
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+class _JsonColumn:
+    """The values of one key, turned into Arrow arrays as they come."""
+
+    def __init__(self, before: int) -> None:
+        self._arrays = [pa.nulls(before)]  # rows that came before the key
+        self._error: Exception | None = None
+        self.kinds: dict[str, None] = {}  # of values, as messages call them
+
+    def add(self, values: list[Any]) -> None:
+        kinds = (_JSON_KINDS[type(value)] for value in values if value is not None)
+        try:
+            self._arrays.append(_json_array(values))
+            self.kinds |= dict.fromkeys(islice(kinds, 1))  # an array has values of one kind
+        except (pa.ArrowException, OverflowError) as error:
+            self.kinds |= dict.fromkeys(kinds)
+            self._error = self._error or error
+
+    def joined(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        tables = [pa.table({"": array}) for array in self._arrays]
+        return pa.concat_tables(tables, promote_options="permissive").column(0)
+
+
+def _json_array(values: list[Any]) -> Any:
+    """An Arrow array; lists and objects of numbers, over which Arrow takes long, as float64."""
+    first = values[0]
+    kind = type(first)
+    if kind not in (list, dict) or len(first) < 2 or set(map(type, values)) != {kind}:
+        return pa.array(values)
+    try:
+        rows = values if kind is list else list(map(itemgetter(*first), values))
+        numbers = list(chain.from_iterable(rows))
+    except KeyError:
+        return pa.array(values)
+    if set(map(len, values)) != {len(first)} or not set(map(type, numbers)) <= {int, float}:
+        return pa.array(values)
+    flat = np.array(numbers, np.float64)
+    if kind is list:
+        return pa.ListArray.from_arrays(
+            np.arange(0, len(flat) + 1, len(first), dtype=np.int32), flat
+        )
+    by_name = flat.reshape(len(values), -1).T
+    return pa.StructArray.from_arrays(list(map(pa.array, by_name)), names=list(first))
+
+
+def _json_objects(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """The rows, some thousand at a time, or fewer long ones."""
+    rows: list[dict[str, Any]] = []
+    size = 0
     for block in line_blocks(path):
-        for number, line in enumerate(block.lines, block.first):
-            if not line.strip():
-                continue
-            try:
-                row = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, line {number}, is not a JSON object.")
-            rows.append(row)
-    if not rows:
-        raise InputError(f"{path} is empty.")
-    return rows
+        rows += _parsed_at_once(block.lines) or _parsed_one_by_one(block, path)
+        size += sum(map(len, block.lines))
+        if len(rows) > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _parsed_at_once(lines: list[bytes]) -> list[dict[str, Any]]:
+    """The rows, if every line holds one and nothing else."""
+    try:
+        rows = orjson.loads(b"[" + b",".join(lines) + b"]")
+    except orjson.JSONDecodeError:
+        return []
+    return rows if len(rows) == len(lines) and set(map(type, rows)) == {dict} else []
+
+
+def _parsed_one_by_one(block: LineBlock, path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(block.lines, block.first):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number}, is not JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number}, is not a JSON object.")
+        yield row
 
 
 def _under_each_other(
@@ -308,8 +397,8 @@ def table_blocks(
                 for batch in file.iter_batches(_LINES_AT_ONCE):
                     yield pa.Table.from_batches([batch])
         elif kind in JSON_LINES:
-            for block in line_blocks(path):
-                yield pa.Table.from_pylist([orjson.loads(line) for line in block.lines])
+            for rows in _json_objects(path):
+                yield pa.Table.from_pylist(rows)
         else:
             parsing = pa_csv.ParseOptions(
                 delimiter="\t" if kind == ".tsv" else ",", newlines_in_values=True

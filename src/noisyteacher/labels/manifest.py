@@ -43,7 +43,7 @@ class Record:
     revision: str | None = None
     temperature: float | None = None
 
-    def at(self, rows: npt.NDArray[np.int64] | slice) -> Self:
+    def at(self, rows: npt.NDArray[np.integer[Any]] | slice) -> Self:
         """Some of the rows, in that order; a slice makes no copy."""
 
         def pick(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,10 +8,8 @@ Several lines with one id are several answers, of which the mean counts.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from orjson import loads
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
-from noisyteacher.io.formats import LineBlock, kind_of, line_blocks, name_files
+from noisyteacher.io.formats import LineBlock, kind_of, line_blocks, name_files, no_garbage
 from noisyteacher.labels.importers.answer_lines import (
     LONGEST_REMEMBERED,
     SHAPE_ERRORS,
@@ -110,7 +108,7 @@ def import_llm(
     with RejectedList(rejected) as listed:
         lines = LineReader(classes, choices=choices, answer_key=answer_key)
         reader = _Reader(tuple(classes), lines, ids, skip_bad, listed)
-        with _no_garbage():
+        with no_garbage():
             for path in paths:
                 reader.read(path, on_block)
         if synonyms is not None:
@@ -157,18 +155,6 @@ def _blocks(path: Path) -> Iterator[LineBlock]:
             yield LineBlock(1, list(map(orjson.dumps, value)))
             return
     yield from line_blocks(path)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Objects of JSON hold no cycles, and looking for some takes longer than reading them."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class _Reader:

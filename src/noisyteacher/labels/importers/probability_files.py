@@ -21,7 +21,7 @@ import pyarrow as pa
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.io.columns import ids_in, is_list, numbers_in
-from noisyteacher.io.formats import JSON_LINES, kind_of, name_files, read_arrays
+from noisyteacher.io.formats import JSON_LINES, is_untyped, kind_of, name_files, read_arrays
 from noisyteacher.io.ids import IdsLike, clean_ids, whole_numbers
 from noisyteacher.io.spelling import NO_CLASS, Spellings
 from noisyteacher.io.user_tables import (
@@ -204,7 +204,7 @@ def import_table(
         else:
             usual = [name for name in TEACHER_COLUMNS if name != confidence_column]
             label_column = find_column("label", None, usual, table.column_names, where)
-        if label_column is not None:
+        if label_column is not None and any(map(is_untyped, paths)):
             table = read_table(paths, keys, (label_column,))  # now with 01 and true as they stand
     if not table.num_rows:
         raise InputError(f"{where} has no rows.")
