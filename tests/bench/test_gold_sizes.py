@@ -88,8 +88,9 @@ def test_the_verdict_names_where_the_teacher_pays_and_where_not() -> None:
     )
     assert told == (
         "The teacher's labels pay off with 20 and 50 gold rows: distill's blend is ahead of the "
-        "best student without a teacher by 30.0 points at 20 rows and by 10.0 at 50. With 400 gold rows "
-        "students without a teacher do better. Vanilla distillation falls behind them at 400 rows."
+        "best student without a teacher by 30.0 points at 20 rows and by 10.0 at 50. With 400 gold "
+        "rows students without a teacher do better. Vanilla distillation falls behind them at 400 "
+        "rows."
     )
 
 

@@ -7,11 +7,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from noisyteacher.choose.anchored import AnchoredEvidence
-from noisyteacher.choose.choice import compare_candidates
+from noisyteacher.choose.anchored import AnchoredEvidence, choose_network
+from noisyteacher.choose.choice import Choice, compare_candidates
 from noisyteacher.choose.decision import macro_f1
 from noisyteacher.choose.evidence import LinearCandidate
 from noisyteacher.choose.folds import hold_out
+from noisyteacher.choose.verdict import verdict
 from noisyteacher.methods import GoldOnly, SLaM, Vanilla
 
 CLASSES = 3
@@ -103,6 +104,51 @@ def test_gold_labels_alone_are_judged_by_the_best_of_them() -> None:
     choice = compare_candidates(candidates, evidence, evidence.blend())
     assert choice.gold_only.value == pytest.approx(0.9, abs=0.01)
     assert choice.gain.value == pytest.approx(0, abs=1e-9)
+
+
+def choice_between(better: int, worse: int, rows: int = 300) -> Choice:
+    """Of an anchor and gold only, which is right on ``better`` rows more and ``worse`` fewer."""
+    y = np.random.default_rng(0).integers(0, CLASSES, rows)
+    anchor = wrong_on(y, slice(0, 20))
+    gold = wrong_on(y, [*range(better, 20), *range(20, 20 + worse)])
+    candidates = [LinearCandidate(method, ()) for method in (Vanilla(), GoldOnly())]
+    evidence = AnchoredEvidence(y, [logits_of(anchor), logits_of(gold)], ["v", "g"], 0)
+    assert evidence.blend()[0].candidate == int(better - worse > np.sqrt(better + worse))
+    return choose_network(candidates, evidence)
+
+
+def test_gold_only_is_returned_where_the_teacher_was_not_worth_it() -> None:
+    """7 rows better and 4 worse of 300 is within one standard error, and surely no large gain."""
+    choice = choice_between(7, 4)
+    assert [line.weight for line in choice.lines] == [0, 1]
+    assert choice.score == choice.gold_only
+    assert choice.gain.value == pytest.approx(-3 / 300, abs=0.003)
+    assert choice.gain.low < 0 < choice.gain.high
+    told = verdict(choice, np.empty(0, np.int64), ["a", "b", "c"], blended=False)
+    assert told.startswith(
+        "The best student was trained on gold labels alone: its accuracy on held-out gold rows is "
+    )
+    assert "The teacher's labels were not worth it: -1." in told
+
+
+def test_clearly_better_gold_only_is_returned_with_what_the_teacher_would_have_cost() -> None:
+    choice = choice_between(15, 0)
+    assert choice.gold_weight == 1
+    assert choice.gain.value == pytest.approx(-15 / 300, abs=0.005)
+    assert choice.gain.high < 0
+    told = verdict(choice, np.empty(0, np.int64), ["a", "b", "c"], blended=False)
+    assert "The teacher's labels did not help: -5." in told
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "rows"),
+    [(4, 7, 300), (5, 6, 300), (3, 2, 40)],  # worse, a little worse, not known from 40 rows
+)
+def test_otherwise_the_anchor_stays(better: int, worse: int, rows: int) -> None:
+    choice = choice_between(better, worse, rows)
+    assert choice.gold_weight == 0
+    told = verdict(choice, np.empty(0, np.int64), ["a", "b", "c"], blended=False)
+    assert told.startswith("The student's accuracy on held-out gold rows is ")
 
 
 def test_a_fifth_of_the_rows_is_held_out_with_the_classes_in_their_shares() -> None:

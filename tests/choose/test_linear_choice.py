@@ -328,12 +328,15 @@ def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
     )
     wide = Estimate(0.84, 0.74, 0.90)
     open_question = told(wide, Estimate(0.01, -0.01, 0.03), rows=40, gold_weight=0.95)
-    assert "40 gold rows cannot tell whether the teacher's labels helped: +1.0" in open_question
+    assert (
+        "40 gold rows are too few to tell whether the teacher's labels helped: +1.0"
+        in open_question
+    )
     assert "Gold labels alone carry 95.0 % of the weight: they are enough here." in open_question
     assert "With 40 gold rows the accuracy is known to within 8 points only." in open_question
     assert "did not help: -4.0 points" in told(score, Estimate(-0.04, -0.07, -0.01))
     assert "were not worth it: +0.1 points" in told(score, Estimate(0.001, -0.02, 0.02))
-    assert "400 gold rows cannot tell" in told(score, Estimate(0.001, -0.04, 0.04))
+    assert "400 gold rows are too few to tell" in told(score, Estimate(0.001, -0.04, 0.04))
 
 
 def test_the_verdict_points_out_a_teacher_that_is_always_right() -> None:

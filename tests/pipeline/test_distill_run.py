@@ -121,7 +121,7 @@ def test_a_run_leaves_a_student_a_card_and_rows(tmp_path: Path) -> None:
     for words in ("100 gold, 180 pool", "planted", "| margin up to | α |", "| the teacher |"):
         assert words in card
     assert done.verdict() in card
-    assert f"Returned is {done.kept}, trained on all gold rows." in done.verdict()
+    assert f"The returned student is {done.kept}, trained on all gold rows." in done.verdict()
 
 
 def test_held_out_rows_take_no_part_in_their_fold(monkeypatch: pytest.MonkeyPatch) -> None:

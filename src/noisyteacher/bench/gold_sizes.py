@@ -275,8 +275,8 @@ def sizes_verdict(rows: Sequence[Row]) -> str:
     told = []
     if ahead:
         told.append(
-            f"The teacher's labels pay off with {_sizes(ahead)} gold rows: distill's blend is ahead "
-            f"of the best student without a teacher by {ahead[0].gain.value:.1f} points at "
+            f"The teacher's labels pay off with {_sizes(ahead)} gold rows: distill's blend is "
+            f"ahead of the best student without a teacher by {ahead[0].gain.value:.1f} points at "
             f"{ahead[0].size} rows"
             + (f" and by {ahead[-1].gain.value:.1f} at {ahead[-1].size}" if ahead[1:] else "")
             + "."

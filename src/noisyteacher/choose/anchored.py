@@ -8,15 +8,21 @@ among candidates that leave it out, the best score wins.
 
 As the rule is applied to every resample of the held-out rows, the stated accuracy is corrected for
 the choice exactly as it is for a blend (``Evidence``).
+
+Where the rule keeps a student of the teacher's labels although its gain is negative and surely not
+large, which the verdict calls not worth it, the best student of gold labels alone is returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from noisyteacher.choose.decision import Evidence
+from noisyteacher.choose.choice import Choice, Contender, compare_candidates
+from noisyteacher.choose.decision import Estimate, Evidence
+from noisyteacher.choose.verdict import is_no_gain
 
 
 class AnchoredEvidence(Evidence):
@@ -90,3 +96,24 @@ class AnchoredEvidence(Evidence):
         classes = there.sum(1, keepdims=True)
         moved = 2 * hit * share[:, self.y] - (f1 * share)[:, self.y] - (f1 * share)[:, said]
         return f1.sum(1) / classes[:, 0], moved / classes
+
+
+def choose_network(candidates: Sequence[Contender], evidence: AnchoredEvidence) -> Choice:
+    """The anchored choice, or the best student of gold labels alone where the teacher's cost.
+
+    Resamples in which the rule prefers gold labels alone say nothing about the teacher, so the
+    interval of ``gain`` is that of students of the teacher's labels against the others. Where a
+    student of gold labels alone is returned, ``gain`` is what the others would have brought.
+    """
+    choice = compare_candidates(candidates, evidence, evidence.blend())
+    taught = [i for i, c in enumerate(candidates) if c.uses_teacher]
+    alone = [i for i, c in enumerate(candidates) if not c.uses_teacher]
+    if not taught:
+        return choice
+    gain = evidence.difference(evidence.held_out_scores(taught), evidence.held_out_scores(alone))
+    if choice.gold_weight == 0:
+        value, half = choice.gain.value, gain.high - gain.value
+        if value >= 0 or not is_no_gain(value, value + half):
+            return replace(choice, gain=Estimate(value, value - half, value + half))
+    found = compare_candidates(candidates, evidence, evidence.blend(alone))
+    return replace(found, score=found.gold_only, gain=gain)

@@ -46,7 +46,7 @@ class Choice:
     score: Estimate  # of the returned student
     gold_only: Estimate  # of the same rule applied to students of gold labels alone
     teacher: Estimate | None  # on the same rows
-    gain: Estimate  # over gold labels alone, paired
+    gain: Estimate  # of using the teacher over gold labels alone, paired
     y: np.ndarray  # (n,) true classes of the gold rows that judged
     metric: str
     out_of_fold: np.ndarray  # (repeats × n, L) logits of the returned student

@@ -43,12 +43,15 @@ def headline(gain: Estimate, rows: int) -> str:
     if gain.low > 0:
         return f"The teacher's labels were worth it: {points(gain)} over gold labels alone."
     if gain.high < 0:
-        return f"The teacher's labels did not help: {points(gain)} against gold labels alone."
+        return f"The teacher's labels did not help: {points(gain)} compared with gold labels alone."
     if is_no_gain(gain.value, gain.high):
-        return f"The teacher's labels were not worth it: {points(gain)} over gold labels alone."
+        return (
+            f"The teacher's labels were not worth it: {points(gain)} compared with gold labels "
+            "alone."
+        )
     return (
-        f"{rows} gold rows cannot tell whether the teacher's labels helped: {points(gain)} "
-        "over gold labels alone."
+        f"{rows} gold rows are too few to tell whether the teacher's labels helped: {points(gain)} "
+        "compared with gold labels alone."
     )
 
 
@@ -84,11 +87,18 @@ def verdict(
     """
     score, gain, rows, what = choice.score, choice.gain, choice.rows, _NAMES[choice.metric]
     teacher, gold_weight = choice.teacher, choice.gold_weight
-    told = [
-        f"The student's {what} on held-out gold rows is {with_interval(score)}; gold labels alone "
-        f"reach {with_interval(choice.gold_only)}"
-        + ("." if teacher is None else f", the teacher {with_interval(teacher)}.")
-    ]
+    if blended or gold_weight == 0:
+        told = [
+            f"The student's {what} on held-out gold rows is {with_interval(score)}; gold labels "
+            f"alone reach {with_interval(choice.gold_only)}"
+            + ("." if teacher is None else f", the teacher {with_interval(teacher)}.")
+        ]
+    else:
+        told = [
+            f"The best student was trained on gold labels alone: its {what} on held-out gold rows "
+            f"is {with_interval(score)}"
+            + ("." if teacher is None else f"; the teacher's is {with_interval(teacher)}.")
+        ]
     told.append(headline(gain, rows))
     if teacher is not None and teacher.value == 1 and rows >= SUSPICIOUS_ROWS:
         told.append(

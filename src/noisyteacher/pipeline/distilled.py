@@ -100,7 +100,7 @@ class Distilled:
         task, more = self.task, []
         if not self.blend:
             seen = "without the selection set" if self._has_selection else "on all gold rows"
-            more.append(f"Returned is {self.kept}, trained {seen}.")
+            more.append(f"The returned student is {self.kept}, trained {seen}.")
         pool = take_rows(task.inputs, task.split.pool[:_MOST_PREDICTED])
         said = self.student.logits(pool).argmax(1)
         return verdict(self.choice, said, task.classes, blended=self.blend, more=more)

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.choose.anchored import AnchoredEvidence
-from noisyteacher.choose.choice import compare_candidates
+from noisyteacher.choose.anchored import AnchoredEvidence, choose_network
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.folds import hold_out, make_folds
@@ -87,10 +86,8 @@ def run_networks(run: Run) -> Distilled | Unfinished:
         if renewed is None or not fit.train([Candidate(method, generation)], renewed):
             return Unfinished(fit.finished)
         labels = renewed
-    evidence = fit.evidence(anchor)
-    parts = evidence.blend()
-    choice = compare_candidates(fit.candidates, evidence, parts)
-    chosen = fit.candidates[parts[0].candidate]
+    choice = choose_network(fit.candidates, fit.evidence(anchor))
+    chosen = fit.candidates[choice.parts[0].candidate]
     student = fit.refit(chosen)
     if student is None:
         return Unfinished(fit.finished)
@@ -254,8 +251,8 @@ class _NetworkFit:
             again = self._train([self._job(chosen, chosen.method, none, self.task.labels)])[0]
             if again.history.failed:
                 warn(
-                    f"The refit of {chosen.name} failed: {again.history.failed}. Returned is the "
-                    "student that was trained without the held-out rows."
+                    f"The refit of {chosen.name} failed: {again.history.failed}. The "
+                    "student that was trained without the held-out rows is returned instead."
                 )
             elif not again.finished:
                 return None
