@@ -196,6 +196,12 @@ def test_csv_holds_every_number() -> None:
     assert (free["last_std"], free["paper_accuracy"], free["distillation"]) == ("", "", "")
 
 
+def test_csv_holds_no_formulas() -> None:
+    table = csv_text(lines([row(dataset="=1+1", recipe="@x, y")]))
+    (line,) = csv.DictReader(table.splitlines())
+    assert (line["dataset"], line["recipe"], line["last_mean"]) == ("'=1+1", "'@x, y", "40.0000")
+
+
 def many_rows() -> list[object]:
     methods = dict.fromkeys(
         [

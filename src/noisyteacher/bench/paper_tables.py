@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 
+import pyarrow as pa
+
 from noisyteacher.bench.result_lines import (
     ACCURACIES,
     PAPER_TEACHER,
@@ -22,6 +24,7 @@ from noisyteacher.bench.result_lines import (
     paper_name,
     teacher_accuracies,
 )
+from noisyteacher.io.user_tables import no_formulas
 from noisyteacher.methods import Vanilla
 from noisyteacher.runs import named_method
 
@@ -309,7 +312,7 @@ def csv_text(found: Sequence[Line]) -> str:
             values += _numbers(measured)
         paper = line.paper
         values += [None, None] if paper is None else [paper.mean, paper.std]
-        writer.writerow([_written(value) for value in values])
+        writer.writerow(no_formulas(pa.array([_written(value) for value in values])).to_pylist())
     return buffer.getvalue()
 
 

@@ -181,19 +181,23 @@ def _read_csv(path: Path, text_columns: Sequence[Sequence[str]]) -> Any:
     return table
 
 
-def csv_bytes(columns: Mapping[str, Any]) -> bytes:
-    """A CSV file of some columns that no spreadsheet takes for formulas.
+def no_formulas(texts: Any) -> Any:
+    """An Arrow array of texts that no spreadsheet takes for formulas.
 
     Texts that begin with =, +, -, @, a tab or a line break get an apostrophe in front, unless they
     are numbers.
     """
+    risky = pc.match_substring_regex(texts, r"^[=+\-@\t\r\n]")
+    number = pc.match_substring_regex(texts, r"^[-+]?[0-9]+(\.[0-9]+)?$")
+    return pc.if_else(pc.and_not(risky, number), pc.binary_join_element_wise("'", texts, ""), texts)
+
+
+def csv_bytes(columns: Mapping[str, Any]) -> bytes:
+    """A CSV file of some columns, without formulas."""
     arrays = {name: pa.array(values) for name, values in columns.items()}
     for name, values in arrays.items():
         if pa.types.is_string(values.type):
-            risky = pc.match_substring_regex(values, r"^[=+\-@\t\r\n]")
-            number = pc.match_substring_regex(values, r"^[-+]?[0-9]+(\.[0-9]+)?$")
-            quoted = pc.binary_join_element_wise("'", values, "")
-            arrays[name] = pc.if_else(pc.and_not(risky, number), quoted, values)
+            arrays[name] = no_formulas(values)
     sink = pa.BufferOutputStream()
     pa_csv.write_csv(pa.table(arrays), sink)
     return bytes(sink.getvalue().to_pybytes())
