@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.report.charts import (
+from noisyteacher.report.chart_look import (
     BAND_MARK,
     DASHED_MARK,
     WHOLE,

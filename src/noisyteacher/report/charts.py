@@ -1,9 +1,9 @@
-"""Charts of students as Vega-Lite: accuracies, training curves and mistakes, and their look."""
+"""Charts of students as Vega-Lite: accuracies, training curves and mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -11,149 +11,19 @@ import numpy as np
 from noisyteacher.bench.gold_sizes import SHOWN, SizePoint
 from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or, lines
 from noisyteacher.choose.decision import Estimate
+from noisyteacher.report.chart_look import (
+    WHOLE,
+    crosshair,
+    data,
+    finished,
+    hover_points,
+    legend_of,
+    percent_axis,
+    zoom,
+)
 from noisyteacher.report.parts import Chart, Table, short_names
 from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import Confusion
-
-# Colours are names of the page's style sheet: one drawing serves light, dark and paper.
-INK, LINE = "var(--ink)", "var(--line)"
-CONFIG: dict[str, Any] = {
-    "aria": False,  # the page has words and a table for each chart instead
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": "transparent"},
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "gridColor": LINE,
-        "domainColor": LINE,
-        "tickColor": LINE,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelLimit": 170,
-        "labelFlush": False,
-        "labelSeparation": 6,
-    },
-    "legend": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "orient": "bottom",
-        "columns": 1,
-        "labelFontSize": 12,
-        "labelLimit": 320,
-        "symbolStrokeWidth": 2,
-        "symbolOpacity": 1,
-    },
-    "text": {"color": INK},
-    "range": {"category": [f"var(--c{i})" for i in range(1, 9)]},
-}
-# As many as colours, so that lines differ in print too; fine dots would look like a paler colour.
-DASHES = [[1, 0], [7, 3], [3, 2], [9, 3, 2, 3], [14, 4], [1, 0], [7, 3], [3, 2]]
-WHOLE = alt.Axis(tickMinStep=1, format="d")
-_HEIGHT = 300
-
-
-def data(rows: list[dict[str, Any]]) -> alt.InlineData:
-    """Rows inside the chart, as many as there are."""
-    return alt.InlineData(values=rows)
-
-
-def zoom(*axes: Literal["x", "y"]) -> alt.Parameter:
-    """Dragging moves, Ctrl with the wheel zooms (the wheel alone scrolls the page)."""
-    return alt.selection_interval(
-        name="zoom",
-        bind="scales",
-        encodings=list(axes or ("x", "y")),
-        zoom="wheel![event.ctrlKey || event.metaKey]",
-    )
-
-
-def hover_points(chart: Any, tooltip: list[Any]) -> Any:
-    """Unseen points that carry the tooltips: lines are too thin to point at."""
-    return chart.mark_point(size=120, opacity=0, filled=True).encode(tooltip=tooltip)
-
-
-def crosshair(points: list[dict[str, Any]], x: Any, told: str, names: Sequence[str]) -> Any:
-    """A rule at the nearest value of x, whose tooltip has all series there.
-
-    Each point has ``x``, its ``series`` (a number into ``names``) and the text ``told``.
-    """
-    rows: dict[Any, dict[str, Any]] = {}
-    for point in points:
-        rows.setdefault(point["x"], {"x": point["x"]})[f"s{point['series']}"] = point["told"]
-    nearest = alt.selection_point(
-        name="nearest",
-        nearest=True,
-        on="pointermove",
-        clear="pointerout",
-        fields=["x"],
-        empty=False,
-    )
-    return (
-        alt.Chart(data(list(rows.values())))
-        .mark_rule(color=INK, strokeWidth=1)
-        .encode(
-            x=x,
-            opacity=alt.condition(nearest, alt.value(0.6), alt.value(0)),
-            tooltip=[
-                alt.Tooltip("x:Q", title=told),
-                *(alt.Tooltip(f"s{i}:N", title=name) for i, name in enumerate(names)),
-            ],
-        )
-        .add_params(nearest)
-    )
-
-
-def legend_of(names: Sequence[str], *, shapes: bool = False) -> dict[str, Any]:
-    """Encodings that give each series its colour and dashes, or shape, with one legend for both."""
-    domain = list(names)
-    colour = alt.Color("name:N", title=None, sort=None, scale=alt.Scale(domain=domain))
-    if shapes:
-        scale = alt.Scale(domain=domain)
-        return {"color": colour, "shape": alt.Shape("name:N", title=None, sort=None, scale=scale)}
-    scale = alt.Scale(domain=domain, range=DASHES[: len(domain)])
-    dash = alt.StrokeDash("name:N", title=None, sort=None, scale=scale)
-    return {"color": colour, "strokeDash": dash}
-
-
-def legend_symbols(symbols: dict[str, tuple[str, str]]) -> Any:
-    """An unseen layer for a legend of marks of different kinds: name to colour and shape."""
-    rows = [{"name": name} for name in symbols]
-    colours, shapes = (list(part) for part in zip(*symbols.values(), strict=True))
-    names = list(symbols)
-    return (
-        alt.Chart(data(rows))
-        .mark_point(filled=True, opacity=0, size=0)
-        .encode(
-            color=alt.Color(
-                "name:N", title=None, sort=None, scale=alt.Scale(domain=names, range=colours)
-            ),
-            shape=alt.Shape(
-                "name:N", title=None, sort=None, scale=alt.Scale(domain=names, range=shapes)
-            ),
-        )
-    )
-
-
-# Shapes of legend entries for marks that are no points.
-DASHED_MARK = "M-1.4,-0.15H-0.4V0.15H-1.4ZM0.4,-0.15H1.4V0.15H0.4Z"
-BAND_MARK = "M-1.4,-0.2H1.4V0.2H-1.4ZM-1.4,-0.8H1.4V-0.7H-1.4ZM-1.4,0.7H1.4V0.8H-1.4Z"
-
-
-def finished(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
-    """The chart as JSON, as wide as its place on the page."""
-    spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    spec.pop("$schema", None)
-    return spec | {"config": CONFIG, "autosize": {"type": "fit-x", "contains": "padding"}}
-
-
-def percent_axis(values: Sequence[float]) -> alt.Scale:
-    """As much of 0 to 100 as the values need."""
-    low, high = min(values), max(values)
-    room = max(1.0, 0.06 * (high - low))
-    return alt.Scale(domain=[max(0.0, low - room), min(100.0, high + room)], nice=True, zero=False)
-
 
 # -- accuracies -----------------------------------------------------------------------------------
 
