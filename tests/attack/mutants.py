@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -230,9 +231,10 @@ def _spoken(call: ast.Call) -> bool:
     return name in _SPOKEN or name.endswith(_SPOKEN_ENDINGS)
 
 
-def mutants_of(package: str) -> Iterator[Mutant]:
+@cache
+def mutants_of(package: str) -> tuple[Mutant, ...]:
     """Every mutant of a package, in the order of its files."""
-    base = ROOT / "src/noisyteacher"
+    base, found = ROOT / "src/noisyteacher", list[Mutant]()
     for path in sorted((base / package).rglob("*.py")):
         name = path.relative_to(base).as_posix()
         if name in LEFT_OUT or path.name == "__init__.py":
@@ -240,7 +242,8 @@ def mutants_of(package: str) -> Iterator[Mutant]:
         source = path.read_bytes()
         finder = _Finder(package, name, source)
         finder.visit(ast.parse(source))
-        yield from finder.found
+        found += finder.found
+    return tuple(found)
 
 
 def draw(count: int, seed: int, packages: Sequence[str]) -> list[Mutant]:

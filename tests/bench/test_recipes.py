@@ -11,6 +11,7 @@ import pytest
 from made_data import write_encoder
 
 from noisyteacher.bench import run_recipe
+from noisyteacher.bench.bench_run import _read_alike
 from noisyteacher.bench.method_sets import FIDELITY, TEMPERATURE, parse_methods
 from noisyteacher.bench.paper_tables import detail_table
 from noisyteacher.bench.plan import planned_students
@@ -60,6 +61,13 @@ def test_smoke(name: str, data: Path, cache: Path, tmp_path: Path) -> None:
         assert list(stored) == [*FIELDS, "sha256"]
         assert all(0 <= value <= 100 for value in stored["accuracy"].values())
         assert [point["epoch"] for point in stored["curve"]][:2] == [1, 2]
+
+
+def test_models_of_words_share_their_inputs_where_they_know_as_many_words() -> None:
+    recipe = find_recipe("imdb-words")
+    for words, alike in ((100, True), (50, False)):
+        models = replace(recipe, teacher=BagLinear(100, 2), student=BagLinear(words, 2))
+        assert _read_alike(models) is alike
 
 
 def test_smoke_with_encoders_of_a_local_folder(data: Path, cache: Path, tmp_path: Path) -> None:

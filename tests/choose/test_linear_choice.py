@@ -223,6 +223,9 @@ def test_few_rows_are_cross_fitted_three_times() -> None:
     choice = choose_linear(rows, linear_candidates([GoldOnly(), Vanilla()]))
     assert choice.out_of_fold.shape == (3 * 24, CLASSES)
     assert choice.rows == 24
+    # Each candidate's own blend is of its settings alone.
+    assert [{part.candidate for part in own} for own in choice.own_parts] == [{0}, {1}]
+    assert [sum(part.weight for part in own) for own in choice.own_parts] == pytest.approx([1, 1])
 
 
 def test_macro_f1_is_another_metric() -> None:

@@ -19,6 +19,7 @@ from toy import Net, NoisyViews, PlainCE, make_toy, small
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.train import train
+from noisyteacher.train.checkpoint import checkpoint_path, read_history
 
 SCRIPT = Path(__file__).with_name("run_toy.py")
 
@@ -70,6 +71,8 @@ def test_finished_students_are_not_trained_again(tmp_path: Path) -> None:
     (again,) = train(toy.job("s", Untouchable()), toy.data, small(2), out=tmp_path, quiet=True)
     assert again.finished
     assert again.history == first.history
+    assert read_history(checkpoint_path(tmp_path, "s")) == first.history
+    assert read_history(checkpoint_path(tmp_path, "other")) is None
     for key, value in first.state.items():
         assert torch.equal(value, again.state[key])
 
