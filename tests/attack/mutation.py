@@ -7,12 +7,14 @@ first one fails; all of them have passed when it survives. The tests that execut
 statement come first, quick ones before slow ones. They run in processes that are forked from one
 that has imported all libraries, but nothing of this package. Mutants are run in the order in which
 they are drawn. Rows that ``--out`` holds already are not run again, so a killed call goes on where
-it was; ``--shard 2/4`` runs the second of four equal parts.
+it was; nor are the tests of the unchanged tree, whose times are kept beside it. ``--shard 2/4``
+runs the second of four equal parts.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -32,7 +34,9 @@ import pytest
 from forked import Forked, import_modules
 from mutants import PACKAGES, ROOT, Mutant, draw
 
-_LEAST_SECONDS, _LONGER = 60, 5  # of CPU, and as many times as long as the unchanged tree needs
+# Of CPU for one test, and as many times as long as it takes with the unchanged tree.
+_LEAST_SECONDS, _LONGER = 20, 5
+_MOST_SECONDS = 3600  # for all tests of a folder, by the clock
 
 
 @dataclass
@@ -103,6 +107,13 @@ class _Order:
         items[:] = [item for item in items if item.nodeid not in self.broken]
         items.sort(key=lambda item: self.ranks.get(item.nodeid, (3, 0.0)))
 
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Give the test a limit: some mutants run for ever."""
+        _, seconds = self.ranks.get(item.nodeid, (3, 0.0))
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = used.ru_utime + used.ru_stime + _LEAST_SECONDS + _LONGER * seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), resource.RLIM_INFINITY))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.failed = report.nodeid
@@ -120,53 +131,54 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def _enter(tree: Path, *, gpu: bool, write_bytecode: bool) -> None:
+def _enter(tree: Path, *, gpu: bool) -> None:
     """Make a forked process one that runs the tests of ``tree``."""
     os.chdir(tree)
-    os.environ |= {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ["PYTHONPATH"] = str(tree / "src")
     if not gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     own = (str(ROOT / "src"), str(ROOT / "tests"))
     sys.path[:] = [str(tree / "src"), *(p for p in sys.path if not p.startswith(own))]
-    # A mutant's file is newer than its bytecode, and is compiled; the others need not be.
-    sys.dont_write_bytecode = not write_bytecode
 
 
 def _arguments(package: str) -> list[str]:
     return [f"tests/{package}", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
 
 
-def measure_baseline(tree: Path, package: str, gpu: bool) -> Baseline:
-    """Run the folder's tests against the unchanged tree."""
-    told, log = tree.with_name(f"{package}.json"), tree.with_name(f"{package}.log")
-    base = tree / "src/noisyteacher"
+def measure_baseline(tree: Path, package: str, gpu: bool, kept: Path) -> Baseline:
+    """Run the folder's tests against the unchanged tree, unless ``kept`` tells how that went."""
+    log, base = tree.with_name(f"{package}.log"), tree / "src/noisyteacher"
 
     def work() -> None:
-        _enter(tree, gpu=gpu, write_bytecode=True)
+        _enter(tree, gpu=gpu)
         watch = _Watch(base / package)
         pytest.main(_arguments(package), plugins=[watch])
-        told.write_text(json.dumps(asdict(watch.finish(base, tree))))
+        kept.write_text(json.dumps(asdict(watch.finish(base, tree))))
 
-    status = Forked(work, log).wait(3600)
-    if status != 0:
+    if not kept.exists() and Forked(work, log).wait(_MOST_SECONDS) != 0:
         raise SystemExit(f"The tests of {package} do not run here:\n{log.read_text()[-3000:]}")
-    found = Baseline(**json.loads(told.read_text()))
+    found = Baseline(**json.loads(kept.read_text()))
     found.lines = {f: {int(n): t for n, t in lines.items()} for f, lines in found.lines.items()}
     if found.broken:
         print(f"{package}: left out, because they fail without a mutant: {found.broken}")
     return found
 
 
-def judge(mutant: Mutant, tree: Path, baseline: Baseline, gpu: bool) -> dict[str, Any]:
+def _digest(package: str) -> str:
+    """Of the package's source and tests."""
+    places = (ROOT / "src/noisyteacher" / package, ROOT / "tests" / package)
+    files = sorted(path for place in places for path in place.rglob("*.py"))
+    return hashlib.sha256(b"\0".join(map(Path.read_bytes, files))).hexdigest()[:12]
+
+
+def judge(mutant: Mutant, number: int, tree: Path, baseline: Baseline, gpu: bool) -> dict[str, Any]:
     """Run the folder's tests against one mutant."""
     path, told = tree / "src/noisyteacher" / mutant.file, tree.with_name("failed")
-    source, began = path.read_bytes(), time.monotonic()
-    limit = int(_LEAST_SECONDS + _LONGER * sum(baseline.seconds.values()))
+    source, changed, began = path.read_bytes(), int(path.stat().st_mtime), time.monotonic()
     ranks = baseline.ranks(mutant)
 
     def work() -> None:
-        _enter(tree, gpu=gpu, write_bytecode=False)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        _enter(tree, gpu=gpu)
         order = _Order(ranks, baseline.broken)
         status = pytest.main([*_arguments(mutant.package), "-x"], plugins=[order])
         told.write_text(order.failed)
@@ -174,14 +186,17 @@ def judge(mutant: Mutant, tree: Path, baseline: Baseline, gpu: bool) -> dict[str
 
     try:
         path.write_bytes(mutant.apply(source))
+        # A time of its own: bytecode of another mutant, or of the source, is not taken for its.
+        os.utime(path, (changed + 1 + number,) * 2)
         told.write_text("")
         process = Forked(work, tree.with_name("mutant.log"))
-        status = process.wait(10 * limit)
+        status = process.wait(_MOST_SECONDS)
         if status is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(60)
     finally:
         path.write_bytes(source)
+        os.utime(path, (changed, changed))
     outcome = {None: "timeout", -signal.SIGXCPU: "timeout", 0: "survived"}.get(status, "killed")
     executed = sum(rank == 0 for rank, _ in ranks.values())
     seconds = round(time.monotonic() - began, 1)
@@ -197,11 +212,13 @@ def _run_shard(
         tree, baselines = copy_tree(Path(folder) / "tree"), {}
         for number, mutant in mutants:
             if mutant.package not in baselines:
-                found = baselines[mutant.package] = measure_baseline(tree, mutant.package, gpu)
+                kept = out.with_name(f"{out.stem}-{mutant.package}-{_digest(mutant.package)}.json")
+                found = measure_baseline(tree, mutant.package, gpu, kept)
+                baselines[mutant.package] = found
                 import_modules(found.modules)
                 print(f"{mutant.package}: {sum(found.seconds.values()):.0f} s", flush=True)
             row = {"seed": seed, "number": number, "key": keys[mutant], **asdict(mutant)}
-            row |= judge(mutant, tree, baselines[mutant.package], gpu)
+            row |= judge(mutant, number, tree, baselines[mutant.package], gpu)
             with out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(f"{row['outcome']:8} {row['seconds']:6.1f} s {_told(row)}", flush=True)

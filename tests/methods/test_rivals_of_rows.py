@@ -29,7 +29,12 @@ from noisyteacher.methods import (
     filters,
     fit_and_prepare,
 )
-from noisyteacher.methods.filters import confident_joint, cut_statistic, find_mislabeled
+from noisyteacher.methods.filters import (
+    _shares,
+    confident_joint,
+    cut_statistic,
+    find_mislabeled,
+)
 
 PROBLEM = tiny()
 
@@ -105,6 +110,12 @@ def test_cut_stat_with_no_pool() -> None:
 
 
 # -- confident pruning ----------------------------------------------------------------------------
+
+
+def test_the_largest_remainders_round_up() -> None:
+    assert _shares(np.array([3, 7]), 7).tolist() == [2, 5]  # exactly 2.1 and 4.9
+    assert _shares(np.array([5, 1, 4]), 6).tolist() == [3, 1, 2]  # exactly 3, 0.6 and 2.4
+    assert _shares(np.array([0, 0]), 5).tolist() == [0, 0]
 
 
 def test_confident_joint_oracle() -> None:
