@@ -12,19 +12,26 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from noisyteacher.choose import linear_choice
+from noisyteacher.choose.anchored import AnchoredEvidence
+from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.core.errors import InputError
 from noisyteacher.data.text import HashedNgrams
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import CutStat, SLaM, TaylorCE
-from noisyteacher.pipeline import DistillSettings, gather, run_distill, streamed_pool
+from noisyteacher.pipeline import DistillSettings, gather, network_run, run_distill, streamed_pool
 from noisyteacher.pipeline.streamed_pool import gather_streamed, why_stream
+from noisyteacher.train import TrainConfig, engine
+from noisyteacher.train.solver import LinearFit
 from user_files import reviews
 
 QUICK = DistillSettings(
     student="hashed", methods=(TaylorCE(2),), folds=2, featurizer=HashedNgrams(2**11)
 )
+
+SHORT = TrainConfig(1, 16, steps_per_epoch=20)
 
 
 def write_files(folder: Path, kind: str = "csv") -> dict[str, Any]:
@@ -106,7 +113,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path: Path) -> None:
     files = write_files(tmp_path)
     more: dict[str, Any] = {"folder": tmp_path / "shards"}
     with pytest.raises(InputError, match="Only a pool of texts in one"):
-        gather_streamed(**files, **more, settings=replace(QUICK, epochs=1))
+        gather_streamed(**files, **more, settings=replace(QUICK, generations=2))
     with pytest.raises(InputError, match="needs the whole pool in memory"):
         gather_streamed(**files, **more, settings=replace(QUICK, methods=(CutStat(),)))
 
@@ -121,6 +128,88 @@ def test_large_pools_are_streamed_and_it_says_why(tmp_path: Path) -> None:
         "The pool has about 401 rows, which would take about 0.0 GB in memory (limit: 0.0 GB), so "
         "it is read in shards."
     )
-    assert why_stream(files["pool"], labels, replace(small, epochs=1)) is None
+    assert why_stream(files["pool"], labels, replace(small, epochs=1)) == told
+    assert why_stream(files["pool"], labels, replace(small, generations=2)) is None
     data: tuple[Any, ...] = (["a"], ["text"])
     assert why_stream(data, labels, small) is None
+
+
+@pytest.fixture
+def slam_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of the networks, whatever held-out rows say; the logistic regression is empty."""
+
+    def last(evidence: AnchoredEvidence, counts: np.ndarray, _: object) -> np.ndarray:
+        return np.full(len(counts), len(evidence.said) - 1)
+
+    def empty(rows: DecisionRows, seed: int) -> LinearFit:
+        return LinearFit(np.zeros((2, rows.features.shape[1])), np.zeros(2))
+
+    monkeypatch.setattr(AnchoredEvidence, "choose", last)
+    monkeypatch.setattr(network_run, "fit_gold_only", empty)
+
+
+@pytest.mark.usefixtures("slam_is_chosen")
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
+def test_a_streamed_network_equals_the_usual_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Candidates see the pool in another order; the refit sees the same rows in the same one."""
+    monkeypatch.setattr(streamed_pool, "SHARD_ROWS", 70)
+    files = write_files(tmp_path)
+    settings = DistillSettings("mlp", (SLaM(),), training=SHORT)
+    lines: list[str] = []
+    usual = run_distill(gather(**files), settings, device="cpu", say=lines.append, quiet=True)
+    assert lines[-1].endswith("; then the chosen one again on all gold rows.")
+    task, settings = gather_streamed(
+        **files, settings=settings, folder=tmp_path / "shards", say=lines.append
+    )
+    assert lines[-1].endswith("compared on 398 of them, and the student is trained on all.")
+    done = run_distill(task, settings, device="cpu", say=lines.append, quiet=True)
+    assert lines[-1].endswith("; then the chosen one again on all gold rows and the whole pool.")
+    for name, value in usual.student.state.items():
+        assert torch.equal(value, done.student.state[name]), name
+
+
+@pytest.mark.usefixtures("slam_is_chosen")
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
+def test_a_streamed_network_is_trained_in_windows_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(streamed_pool, "POOL_FOR_COMPARISON", 50)
+    monkeypatch.setattr(engine, "SAVE_SECONDS", 0.0)
+    files = write_files(tmp_path)
+    settings = DistillSettings("mlp", (SLaM(),), training=SHORT, max_memory=1e-4)
+    where = {"folder": tmp_path / "shards"}
+    task, settings = gather_streamed(**files, settings=settings, **where)
+    whole = run_distill(task, settings, device="cpu")
+    assert capsys.readouterr().err.count("so they are read in windows of") == 1  # not for parts
+    one_window = engine._one_window
+
+    def until_the_third(runners: list[Any], epoch: int, window: int) -> None:
+        if window == 2:
+            raise KeyboardInterrupt
+        one_window(runners, epoch, window)
+
+    monkeypatch.setattr(engine, "_one_window", until_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
+    monkeypatch.setattr(engine, "_one_window", one_window)
+    task, settings = gather_streamed(**files, settings=settings, **where)
+    again = run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
+    for name, value in whole.student.state.items():
+        assert torch.equal(value, again.student.state[name]), name
+
+
+def test_ids_that_name_two_rows_are_refused(tmp_path: Path) -> None:
+    """As in memory."""
+    files = write_files(tmp_path)
+    text = files["pool"].read_text()
+    for end, match in (
+        ('"p7","another text"\n', "ids must be unique; repeated: p7"),
+        ('"g3","another text"\n', "1 ids name different examples in the pool and .*: g3"),
+    ):
+        files["pool"].write_text(text + end)
+        with pytest.raises(InputError, match=match.replace("p7", "'?p7'?").replace("g3", "'?g3'?")):
+            gather_streamed(**files, settings=QUICK, folder=tmp_path / "shards")
+        with pytest.raises(InputError, match="unique"):
+            gather(**files)

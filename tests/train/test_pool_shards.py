@@ -30,7 +30,7 @@ from noisyteacher.methods import (
     fit_and_prepare,
 )
 from noisyteacher.methods.method import REGISTRY
-from noisyteacher.train.pool_shards import PoolShards, check_streamable
+from noisyteacher.train.pool_shards import PoolShards, PoolTensors, check_streamable
 from noisyteacher.train.solver import Block, Design, solve_blocks, solve_linear
 
 GOLD, POOL, WIDTH = 60, 500, 40
@@ -88,6 +88,19 @@ def test_shards_prepare_and_solve_as_memory_does(
     for name, value in whole.values.items():
         streamed = torch.cat([block.columns.values[name] for block in taught])
         torch.testing.assert_close(streamed, value[pool], rtol=0, atol=0)
+    tensors = PoolTensors(tmp_path / "tensors", torch.zeros(GOLD, 2), labels)
+    for shard in range(len(shards)):
+        tensors.add(torch.full((len(shards.labels(shard)), 2), shard), shards.labels(shard))
+    assert tensors.inputs()[:, 1].long().bincount().tolist() == [GOLD + 130, 130, 130, 110]
+    first = Rows(rows.ids[:GOLD], rows.y[:GOLD], rows.val_ids, rows.val_y, classes)
+    columns = tensors.prepare(method, first, labels)
+    for name in ("index", "y", "weight"):
+        assert torch.equal(getattr(columns, name), getattr(whole, name)), name
+    assert columns.rows_per_epoch == whole.rows_per_epoch
+    assert columns.values.keys() == whole.values.keys()
+    for group in ("values", "constants"):
+        for name, value in getattr(whole, group).items():
+            assert torch.equal(getattr(columns, group)[name], value), name
     found = vstack([block.x for block in taught])
     assert (found != x[whole.index[pool].numpy()]).nnz == 0
     gold = Rows(rows.ids[:GOLD], rows.y[:GOLD], rows.val_ids, rows.val_y, classes)
@@ -109,3 +122,17 @@ def test_methods_that_compare_rows_of_the_pool_are_refused() -> None:
             check_streamable(method)
     named = {name for name, kind in REGISTRY.items() if kind.whole_pool}
     assert {"CutStat", "ConfidentPruning", "UPS", "Fidelity", "SelfTraining"} <= named
+
+
+def test_rows_of_bags_are_as_wide_as_the_first(tmp_path: Path) -> None:
+    labels = problem(2, None)[2]
+    first = (torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3))
+    tensors = PoolTensors(tmp_path / "pool", first, labels)
+    tensors.add(
+        (torch.tensor([[5, 6, 7, 8]]), torch.tensor([[0.9, 0.7, 0.5, 0.1]])), labels.at([3])
+    )
+    tensors.add((torch.tensor([[4]]), torch.tensor([[1.0]])), labels.at([5]))
+    index, value = tensors.inputs()
+    assert index[2:].tolist() == [[5, 6, 7], [4, 0, 0]]
+    torch.testing.assert_close(value[2:], torch.tensor([[0.9, 0.7, 0.5], [1.0, 0.0, 0.0]]))
+    assert (tensors.rows, tensors.first) == (2, 2)

@@ -31,6 +31,7 @@ def toy():
 def windows(monkeypatch: pytest.MonkeyPatch):
     def of(rows: int | None) -> None:
         monkeypatch.setattr(engine, "_window", lambda *_: rows)
+        monkeypatch.setattr(engine, "SAVE_SECONDS", 0.0)
 
     return of
 

@@ -227,8 +227,8 @@ def distill(
         bool | None,
         typer.Option(
             "--stream/--no-stream",
-            help="Read the pool in shards from disk (only texts, for the students linear and "
-            "hashed). By default this is done if the pool needs more than --max-memory.",
+            help="Read the pool in shards from disk (only texts, without --encoder). By default "
+            "this is done if the pool needs more than --max-memory.",
             rich_help_panel=TRAINING,
         ),
     ] = None,

@@ -34,7 +34,6 @@ from noisyteacher.methods import (
     Vanilla,
     check_store,
 )
-from noisyteacher.methods.method import inner_methods
 from noisyteacher.models import BagLinear, ModelSpec
 from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
 from noisyteacher.pipeline.preparation import (
@@ -47,6 +46,7 @@ from noisyteacher.pipeline.preparation import (
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs.folder import ProgressFile
+from noisyteacher.train.pool_shards import is_streamable
 from noisyteacher.train.solver import LinearFit
 
 
@@ -80,7 +80,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     )
     if task.rest is not None:
         # Those the user names were refused before.
-        methods = tuple(m for m in methods if not any(one.whole_pool for one in inner_methods(m)))
+        methods = tuple(method for method in methods if is_streamable(method))
     for method in methods:
         check_store(method, task.labels)
     claim_folder(run, f"solved and cross-fitted, {folds} folds, {settings.metric}")

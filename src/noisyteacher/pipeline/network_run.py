@@ -42,7 +42,16 @@ from noisyteacher.pipeline.preparation import (
     save_audit,
 )
 from noisyteacher.pipeline.student import Student
-from noisyteacher.train import Job, Problem, TrainData, Trained, check_model, train
+from noisyteacher.train import (
+    Job,
+    Problem,
+    TrainConfig,
+    TrainData,
+    Trained,
+    check_model,
+    train,
+)
+from noisyteacher.train.pool_shards import PoolTensors, is_streamable
 from noisyteacher.train.predict import predict_logits
 
 
@@ -67,13 +76,16 @@ def run_networks(run: Run) -> Distilled | Unfinished:
         compare=settings.compare,
         quick=settings.quick,
     )
+    if task.rest is not None:
+        # Those the user names were refused before.
+        candidates = [c for c in candidates if c.method is None or is_streamable(c.method)]
     for candidate in candidates:
         _check(candidate, task.labels, settings.generations)
     students = sum(c.method is not None for c in candidates) * len(fit.held_out)
     run.say(
         f"{students} students are trained for {run.config.epochs} epochs each, and judged on "
         f"{len(fit.judged)} gold rows that they do not see"
-        + ("; then the chosen one again on all gold rows." if fit.refits else ".")
+        + (f"; then the chosen one again on {fit.refits_on}." if fit.refits_on else ".")
     )
     if not fit.train(candidates, task.labels):
         return Unfinished(fit.finished)
@@ -126,6 +138,9 @@ class _NetworkFit:
         self.run, self.task = run, run.task
         self.rows = run.decision_rows(np.empty((len(run.task.ids), 0), np.float32))
         self.refits = self.rows.trains_judges
+        whole = "" if self.task.rest is None else "the whole pool"
+        gold = "all gold rows" if self.refits else ""
+        self.refits_on = f"{gold} and {whole}" if gold and whole else gold or whole
         judging, numbers = self.task.judges, self._fold_numbers()
         self.held_out = [judging[numbers == fold] for fold in range(numbers.max() + 1)]
         self.judged = judging[numbers >= 0]
@@ -191,12 +206,14 @@ class _NetworkFit:
             )
         return True
 
-    def _train(self, jobs: Sequence[Job]) -> list[Trained]:
+    def _train(
+        self, jobs: Sequence[Job], data: TrainData | None = None, config: TrainConfig | None = None
+    ) -> list[Trained]:
         run = self.run
         return train(
             jobs,
-            self.data,
-            run.config,
+            data or self.data,
+            config or run.config,
             out=run.path,
             device=run.device,
             minutes=run.minutes_left,
@@ -246,9 +263,11 @@ class _NetworkFit:
         if chosen.method is None:
             return self._floor(np.empty(0, np.int64)) if self.refits else self.floors[0]
         done = self.trained[chosen][0]
-        if self.refits:
-            none = np.empty(0, np.int64)
-            again = self._train([self._job(chosen, chosen.method, none, self.task.labels)])[0]
+        # Gold rows alone are the same ones, however large the pool.
+        pooled = self.task.rest is not None and not isinstance(chosen.method, GoldOnly)
+        if self.refits or pooled:
+            job = self._job(chosen, chosen.method, np.empty(0, np.int64), self.task.labels)
+            again = self._train_on_whole_pool(job) if pooled else self._train([job])[0]
             if again.history.failed:
                 warn(
                     f"The refit of {chosen.name} failed: {again.history.failed}. The "
@@ -259,6 +278,21 @@ class _NetworkFit:
             else:
                 done = again
         return self._student(done.state)
+
+    def _train_on_whole_pool(self, job: Job) -> Trained:
+        """The same student, not only of the part of the pool in memory."""
+        task, rest = self.task, self.task.rest
+        assert isinstance(rest, PoolTensors)
+        rows, gold = self.rows.training_rows(np.zeros(len(task.ids), bool), np.empty(0, np.int64))
+        columns = rest.prepare(job.method, rows, task.labels)
+        whole = replace(
+            job,
+            title=f"{job.method!r}, on {self.refits_on}",
+            prepared=replace(job.prepared, columns=columns),
+            positions=np.concatenate([gold, rest.first + np.arange(rest.rows)]),
+        )
+        config = self.run.config_for(len(whole.positions))
+        return self._train([whole], replace(self.data, inputs=rest.inputs()), config)[0]
 
     def _student(self, state: dict[str, Tensor]) -> Student:
         return Student(self.run.spec, state, self.task.classes, self.run.inputs)

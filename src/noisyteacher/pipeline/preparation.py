@@ -40,6 +40,7 @@ from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import RunFolder
 from noisyteacher.runs.folder import ANOTHER_FOLDER
 from noisyteacher.train import Inputs, TrainConfig
+from noisyteacher.train.pool_shards import PoolShards
 from noisyteacher.train.solver import Features, is_solvable
 
 _AUDIT_REPLICATES = 200
@@ -116,8 +117,11 @@ class Run:
 
     @cached_property
     def config(self) -> TrainConfig:
-        """How networks are trained."""
-        rows = len(self.task.ids) - len(self.task.split.selection)
+        """How networks are trained on the rows in memory."""
+        return self.config_for(len(self.task.ids) - len(self.task.split.selection))
+
+    def config_for(self, rows: int) -> TrainConfig:
+        """How networks are trained on so many rows."""
         config = self.settings.training or training_for(self.task.kind, self.spec, rows)
         epochs = self.settings.epochs
         return config if epochs is None else replace(config, epochs=epochs)
@@ -154,7 +158,7 @@ class Run:
             len(task.classes),
             trains_judges=len(task.split.selection) == 0,
             groups=groups,
-            rest=task.rest,
+            rest=task.rest if isinstance(task.rest, PoolShards) else None,
         )
 
 

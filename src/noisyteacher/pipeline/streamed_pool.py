@@ -1,9 +1,9 @@
-"""A pool of texts that does not fit in memory, for linear students.
+"""A pool of texts that does not fit in memory.
 
 The pool's file is read twice, in blocks: once to draw the rows on which candidates are compared
-(and, for TF-IDF, those that give the vocabulary), once to turn all rows into shards of features
-with their teacher labels. The student is chosen on the gold rows and the drawn part of the pool,
-and then solved on all of it.
+(and, for TF-IDF, those that give the vocabulary), once to turn all rows into files of features or
+tokens with their teacher labels. The student is chosen on the gold rows and the drawn part of the
+pool, and then solved or trained on all of it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.linear_choice import POOL_FOR_COMPARISON
-from noisyteacher.core.errors import InputError, warn
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.machine import memory_of
 from noisyteacher.data import Dataset, Tfidf
 from noisyteacher.data.input_format import InputFormat
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.io.columns import ids_in, texts_in
 from noisyteacher.io.formats import PARQUET, is_table, kind_of, stem_of
 from noisyteacher.io.user_tables import (
@@ -40,7 +42,7 @@ from noisyteacher.pipeline.defaults import text_featurizer
 from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.sources import ExamplesLike, as_examples
 from noisyteacher.pipeline.task import Task
-from noisyteacher.train.pool_shards import PoolShards, check_streamable
+from noisyteacher.train.pool_shards import PoolShards, PoolTensors, check_streamable
 
 VOCABULARY_ROWS = 100_000  # texts that give TF-IDF its words and their weights
 SHARD_ROWS = 50_000
@@ -67,7 +69,7 @@ def _can_stream(pool: ExamplesLike, labels: Sequence[Path], settings: DistillSet
     if path is None or not path.is_file() or not is_table(path) or path.suffix.lower() == ".gz":
         return False
     stores = all(isinstance(part, str | Path) and Path(part).is_dir() for part in labels)
-    return stores and settings.solves("text") and settings.encoder is None
+    return stores and settings.generations == 1 and settings.encoder is None
 
 
 def _rows_about(path: Path) -> int:
@@ -86,6 +88,7 @@ class _PoolFile:
     path: Path
     options: FileOptions
     left_out: frozenset[str]
+    taken: frozenset[str]  # ids of other sets
 
     def blocks(self) -> Iterator[tuple[list[str], list[str]]]:
         """Ids, as text, and texts."""
@@ -109,11 +112,27 @@ class _PoolFile:
             yield ids, texts
 
     def draw(self, count: int, labels: _LabelRows, seed: int) -> tuple[list[str], list[str]]:
-        """Ids and texts of ``count`` rows with a teacher label, in random order."""
+        """Ids and texts of ``count`` rows with a teacher label, in random order.
+
+        Refused where an id names two rows, of the pool or of the pool and another set.
+        """
         rng = np.random.default_rng([seed, 2])
+        met = np.zeros(len(labels), bool)
         keys, ids, texts = np.empty(0), [""][:0], [""][:0]
         for more_ids, more_texts in self.blocks():
-            known = labels.find(more_ids) >= 0
+            rows = labels.find(more_ids)
+            known = rows >= 0
+            some, counts = np.unique(rows[known], return_counts=True)
+            repeated = some[met[some] | (counts > 1)]
+            met[some] = True
+            if len(repeated):
+                which = dict.fromkeys(more_ids[i] for i in np.flatnonzero(np.isin(rows, repeated)))
+                raise InputError(f"{self.path}: ids must be unique; repeated: {first_few(which)}.")
+            if clash := [one for one in more_ids if one in self.taken]:
+                raise InputError(
+                    f"{len(clash)} ids name different examples in the pool and in another set: "
+                    f"{first_few(clash)}; ids must be unique."
+                )
             key = np.where(known, rng.random(len(more_ids)), np.inf)
             keys, ids, texts = np.concatenate([keys, key]), ids + more_ids, texts + more_texts
             order = np.argsort(keys, kind="stable")[:count]
@@ -142,6 +161,9 @@ class _LabelRows:
         for part in store.read_parts(path):
             hashes = _hashes([str(key) for key in part.ids.tolist()])
             yield replace(part, ids=hashes, teacher=manifest.teacher)
+
+    def __len__(self) -> int:
+        return len(self._order)
 
     def find(self, ids: Sequence[str]) -> np.ndarray:
         """(m,) row of each id, -1 where there is none."""
@@ -186,8 +208,8 @@ def gather_streamed(
     if not _can_stream(pool, labels, settings):
         raise InputError(
             "Only a pool of texts in one .parquet, .csv, .tsv or .jsonl file, with its teacher "
-            "labels in label stores, can be streamed, and only into a linear student of words: "
-            "leave out --stream, or use --student linear or --student hashed."
+            "labels in label stores, can be streamed, and only without --encoder and more "
+            "--generations: leave out --stream."
         )
     options = files or FileOptions()
     sets: dict[str, Dataset] = {
@@ -196,7 +218,8 @@ def gather_streamed(
         if part is not None
     }
     texts = [str(text) for part in sets.values() for text in part.inputs]
-    file = _PoolFile(Path(pool), options, frozenset(texts))
+    own = [str(key) for part in sets.values() for key in part.ids.tolist()]
+    file = _PoolFile(Path(pool), options, frozenset(texts), frozenset(own))
     known = _LabelRows([Path(path) for path in labels])
     featurizer = settings.featurizer or text_featurizer(settings.student)
     wanted = POOL_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
@@ -206,7 +229,6 @@ def gather_streamed(
     if isinstance(featurizer, Tfidf) and not featurizer.fitted:
         featurizer.fit([*map(str, sets["gold"].inputs), *drawn])
     ids, drawn = ids[:POOL_FOR_COMPARISON], drawn[:POOL_FOR_COMPARISON]
-    own = [str(key) for part in sets.values() for key in part.ids.tolist()]
     task = gather(
         **sets,  # type: ignore[arg-type]
         pool=(ids, drawn),
@@ -215,7 +237,15 @@ def gather_streamed(
     )
     settings = replace(settings, featurizer=featurizer)
     inputs = InputFormat("text", featurizer)
-    shards = PoolShards(folder, inputs.features, task.labels)
+    solves = settings.solves("text")
+    shards: PoolShards | PoolTensors
+    if solves:
+        shards = PoolShards(folder, inputs.features, task.labels)
+    else:
+        # As wide as all of them ask for; the rows of the pool come last.
+        known_rows = torch.arange(len(task.ids) - len(task.split.pool))
+        shown = gather_rows(inputs.tensors(task.inputs), known_rows)
+        shards = PoolTensors(folder, shown, task.labels)
     missing = 0
     for some_ids, some_texts in file.blocks():
         for start in range(0, len(some_ids), SHARD_ROWS):
@@ -225,13 +255,13 @@ def gather_streamed(
         warn(f"{missing} rows of {pool} have no teacher label and are left out.")
     say(
         f"{shards.rows:,} pool rows in {len(shards)} shards; candidates are compared on "
-        f"{len(ids):,} of them, and the student is solved on all."
+        f"{len(ids):,} of them, and the student is {'solved' if solves else 'trained'} on all."
     )
     return replace(task, rest=shards), settings
 
 
 def _add_shard(
-    shards: PoolShards,
+    shards: PoolShards | PoolTensors,
     inputs: InputFormat,
     known: _LabelRows,
     ids: list[str],
@@ -240,6 +270,11 @@ def _add_shard(
     """Write the rows with a label; how many have none."""
     rows = np.flatnonzero(known.find(ids) >= 0)
     if len(rows):
-        shown = inputs.views().plain(inputs.tensors([texts[i] for i in rows]))
-        shards.add(feature_matrix(shown, inputs.features), known.take([ids[i] for i in rows]))
+        tensors = inputs.tensors([texts[i] for i in rows])
+        labels = known.take([ids[i] for i in rows])
+        if isinstance(shards, PoolTensors):
+            shards.add(tensors, labels)
+        else:
+            shown = inputs.views().plain(tensors)
+            shards.add(feature_matrix(shown, inputs.features), labels)
     return len(ids) - len(rows)

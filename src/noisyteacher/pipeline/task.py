@@ -24,7 +24,7 @@ from noisyteacher.pipeline.matching import (
     with_features,
     without_unlabeled,
 )
-from noisyteacher.train.pool_shards import PoolShards
+from noisyteacher.train.pool_shards import PoolShards, PoolTensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,8 @@ class Task:
     labels: TeacherLabels
     test: Dataset | None
     features: tuple[str, ...] = ()  # a table's columns, where named
-    rest: PoolShards | None = None  # the whole pool on disk, where ``split`` has a part of it
+    # The whole pool on disk, where ``split`` has a part of it.
+    rest: PoolShards | PoolTensors | None = None
 
     @property
     def sizes(self) -> dict[str, int]:

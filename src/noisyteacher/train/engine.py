@@ -37,6 +37,8 @@ from noisyteacher.train.job import DeviceData, Job, TrainData
 from noisyteacher.train.student_run import StudentRun
 from noisyteacher.train.track import Tracker, open_trackers
 
+SAVE_SECONDS = 60.0  # between checkpoints within an epoch, written after windows
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -236,6 +238,7 @@ class _Runner:
         if found is not None:
             self.stored, self.history = found
         self.run: StudentRun | None = None
+        self._saved = time.monotonic()
 
     @property
     def finished(self) -> bool:
@@ -303,7 +306,8 @@ class _Runner:
         if window + 1 < self.run.plan.count:
             history.windows_done += 1
             self.good = self.run.state()
-            self.save()
+            if time.monotonic() - self._saved >= SAVE_SECONDS:
+                self.save()
         else:
             history.windows_done = 0
             self._end_epoch(epoch, loss)
@@ -340,6 +344,7 @@ class _Runner:
         path = self.session.checkpoint(self.job)
         if path is not None and self.session.processes.leads:
             save_checkpoint(path, self.good, self.history)
+        self._saved = time.monotonic()
 
     def _report(self, record: EpochRecord) -> None:
         history, epochs = self.history, self.session.config.epochs

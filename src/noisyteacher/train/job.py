@@ -182,7 +182,8 @@ class Job:
         for tensors in (prepared, self.init or {}):
             for name, tensor in sorted(tensors.items()):
                 digest.update(name.encode() + b"\0")
-                digest.update(tensor.detach().cpu().float().numpy().tobytes())
+                for part in tensor.detach().split(1 << 16) if tensor.ndim else (tensor,):
+                    digest.update(part.cpu().float().numpy().tobytes())
         return digest.hexdigest()
 
 

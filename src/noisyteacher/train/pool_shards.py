@@ -1,8 +1,8 @@
-"""A pool that does not fit in memory: sparse features and teacher labels in shards on disk.
+"""A pool that does not fit in memory: its inputs and teacher labels on disk.
 
-A shard is read when its turn comes and dropped afterwards, so that a linear student of any number
-of rows needs the memory of one shard. What a method makes of the labels (targets, α, k) is computed
-once, shard by shard, and kept beside them.
+What a method makes of the labels (targets, α, k) is computed once, shard by shard, and kept beside
+them. Linear students read sparse features: a shard when its turn comes, dropped afterwards, so that
+any number of rows needs the memory of one shard. Networks read rows of memory-mapped files.
 """
 
 from __future__ import annotations
@@ -17,33 +17,38 @@ import torch
 from scipy.sparse import csr_matrix, issparse
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.data import Inputs
+from noisyteacher.data.tensors import rows_in
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Columns, Method, Rows, fit_and_prepare
+from noisyteacher.methods import EXTRAS, Columns, Method, Rows, fit_and_prepare
 from noisyteacher.methods.method import inner_methods
 from noisyteacher.train.solver import Block, Design, Features
 
 _LABELS = ("topk_index", "topk_logprob", "stored_tail", "missing")
 
 
+def is_streamable(method: Method) -> bool:
+    """Whether a method needs no more than the labels of one shard at a time."""
+    return not any(one.whole_pool or one.needs & EXTRAS for one in inner_methods(method))
+
+
 def check_streamable(method: Method) -> None:
-    """Refuse a method that compares the rows of the pool with each other."""
-    for one in inner_methods(method):
-        if one.whole_pool:
-            raise InputError(
-                f"{one!r} needs the whole pool in memory and cannot read it in shards; leave it "
-                "out, or use a smaller pool without --stream."
-            )
+    """Refuse a method that compares the rows of the pool, or needs more of them than labels."""
+    if not is_streamable(method):
+        raise InputError(
+            f"{method!r} needs the whole pool in memory and cannot read it in shards; leave it "
+            "out, or use a smaller pool without --stream."
+        )
 
 
-class PoolShards:
-    """The pool, written once with ``add``, and read as often as needed; rows keep their order."""
+class _LabelShards:
+    """The teacher's labels of a pool, written once; rows keep their order."""
 
-    def __init__(self, folder: Path, width: int, labels: TeacherLabels) -> None:
+    def __init__(self, folder: Path, labels: TeacherLabels) -> None:
         """``labels`` are any of the teacher's; their classes and k hold for all shards."""
-        self._folder, self.width = folder, width
+        self._folder = folder
         self._like = labels.at(slice(0, 0))
         self._sizes: list[int] = []
-        self._squares = np.zeros(width)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
@@ -52,29 +57,17 @@ class PoolShards:
         """How many pool rows there are."""
         return sum(self._sizes)
 
-    def add(self, x: csr_matrix, labels: TeacherLabels) -> None:
-        """Write the next shard: (n, width) features and the labels of the same rows."""
-        if not len(labels):
-            return
-        folder = self._folder / f"shard-{len(self._sizes):06d}"
-        folder.mkdir()
-        x = x.copy()
-        x.eliminate_zeros()  # padding
-        np.save(folder / "data.npy", x.data)
-        np.save(folder / "indices.npy", x.indices.astype(np.int32))
-        np.save(folder / "indptr.npy", x.indptr.astype(np.int32))
-        for name in _LABELS:
-            np.save(folder / f"{name}.npy", getattr(labels, name))
-        self._squares += np.asarray(x.multiply(x).sum(0)).ravel()
-        self._sizes.append(len(labels))
-
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def features(self, shard: int) -> csr_matrix:
-        """(n, width) features of a shard, memory-mapped."""
-        parts = [self._array(shard, name) for name in ("data", "indices", "indptr")]
-        return csr_matrix(tuple(parts), shape=(self._sizes[shard], self.width))
+    def _add_labels(self, labels: TeacherLabels) -> Path:
+        """Write the labels of the next shard; gives its folder."""
+        folder = self._folder / f"shard-{len(self._sizes):06d}"
+        folder.mkdir()
+        for name in _LABELS:
+            np.save(folder / f"{name}.npy", getattr(labels, name))
+        self._sizes.append(len(labels))
+        return folder
 
     def labels(self, shard: int) -> TeacherLabels:
         """The labels of a shard; a row's id is its number in the pool."""
@@ -89,14 +82,8 @@ class PoolShards:
             extras={},
         )
 
-    def design(self, gold: Features) -> Design:
-        """The coordinates of the search, from the gold rows (g, width) and the whole pool."""
-        assert issparse(gold)
-        squares = self._squares + np.asarray(gold.multiply(gold).sum(0)).ravel()
-        return Design(gold, squares / (self.rows + gold.shape[0]))
-
-    def prepare(self, method: Method, rows: Rows, labels: TeacherLabels) -> PreparedPool:
-        """What a method makes of the pool; ``rows`` and ``labels`` hold V, which fits are made on.
+    def _columns(self, method: Method, rows: Rows, labels: TeacherLabels) -> Iterator[Columns]:
+        """What a method makes of each shard; ``rows`` and ``labels`` hold V, for the fits.
 
         The noise model is fitted on the same rows for every shard, and so is the same.
         """
@@ -104,15 +91,56 @@ class PoolShards:
         # Rows of the pool are numbered from 0 on, those of V below 0.
         val_ids = -1 - np.arange(len(rows.val_ids))
         val = replace(labels.take(rows.val_ids), ids=val_ids, extras={})
-        folder = self._folder / "columns"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        constants = {}
         for shard in range(len(self)):
             own = self.labels(shard)
             unknown = np.full(len(own), -1, np.int64)
             some = Rows(own.ids, unknown, val_ids, rows.val_y, rows.classes)
-            columns = fit_and_prepare(method, some, own.followed_by([val])).columns
+            yield fit_and_prepare(method, some, own.followed_by([val])).columns
+
+    def _array(self, shard: int, name: str) -> np.ndarray:
+        path = self._folder / f"shard-{shard:06d}" / f"{name}.npy"
+        found: np.ndarray = np.load(path, mmap_mode="r")
+        return found
+
+
+class PoolShards(_LabelShards):
+    """A pool of sparse features, written once with ``add``, and read as often as needed."""
+
+    def __init__(self, folder: Path, width: int, labels: TeacherLabels) -> None:
+        super().__init__(folder, labels)
+        self.width = width
+        self._squares = np.zeros(width)
+
+    def add(self, x: csr_matrix, labels: TeacherLabels) -> None:
+        """Write the next shard: (n, width) features and the labels of the same rows."""
+        if not len(labels):
+            return
+        folder = self._add_labels(labels)
+        x = x.copy()
+        x.eliminate_zeros()  # padding
+        np.save(folder / "data.npy", x.data)
+        np.save(folder / "indices.npy", x.indices.astype(np.int32))
+        np.save(folder / "indptr.npy", x.indptr.astype(np.int32))
+        self._squares += np.asarray(x.multiply(x).sum(0)).ravel()
+
+    def features(self, shard: int) -> csr_matrix:
+        """(n, width) features of a shard, memory-mapped."""
+        parts = [self._array(shard, name) for name in ("data", "indices", "indptr")]
+        return csr_matrix(tuple(parts), shape=(self._sizes[shard], self.width))
+
+    def design(self, gold: Features) -> Design:
+        """The coordinates of the search, from the gold rows (g, width) and the whole pool."""
+        assert issparse(gold)
+        squares = self._squares + np.asarray(gold.multiply(gold).sum(0)).ravel()
+        return Design(gold, squares / (self.rows + gold.shape[0]))
+
+    def prepare(self, method: Method, rows: Rows, labels: TeacherLabels) -> PreparedPool:
+        """What a method makes of the pool; ``rows`` and ``labels`` hold V, for the fits."""
+        folder = self._folder / "columns"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        constants = {}
+        for shard, columns in enumerate(self._columns(method, rows, labels)):
             constants = columns.constants
             place = folder / f"shard-{shard:06d}"
             place.mkdir()
@@ -122,10 +150,81 @@ class PoolShards:
                 np.save(place / f"value-{name}.npy", value.numpy())
         return PreparedPool(self, folder, constants)
 
-    def _array(self, shard: int, name: str) -> np.ndarray:
-        path = self._folder / f"shard-{shard:06d}" / f"{name}.npy"
-        found: np.ndarray = np.load(path, mmap_mode="r")
-        return found
+
+class PoolTensors(_LabelShards):
+    """A pool as a network reads it, in memory-mapped files that begin with the gold rows."""
+
+    def __init__(self, folder: Path, gold: Inputs, labels: TeacherLabels) -> None:
+        super().__init__(folder, labels)
+        self.first = rows_in(gold)  # the place of the first pool row
+        self._several = isinstance(gold, tuple)
+        self._files: list[_RowFile] = []
+        self._append(gold)
+
+    def add(self, inputs: Inputs, labels: TeacherLabels) -> None:
+        """Write the next rows and their labels."""
+        if len(labels):
+            self._append(inputs)
+            self._add_labels(labels)
+
+    def _append(self, inputs: Inputs) -> None:
+        parts = [part.numpy() for part in (inputs if isinstance(inputs, tuple) else (inputs,))]
+        if not self._files:
+            names = (self._folder / f"inputs-{i}.bin" for i in range(len(parts)))
+            self._files = [_RowFile(*each) for each in zip(names, parts, strict=True)]
+        for file, part in zip(self._files, parts, strict=True):
+            file.append(part)
+
+    def inputs(self) -> Inputs:
+        """Gold rows, then pool rows."""
+        parts = tuple(file.read() for file in self._files)
+        return parts if self._several else parts[0]
+
+    def prepare(self, method: Method, rows: Rows, labels: TeacherLabels) -> Columns:
+        """What a method makes of the gold ``rows`` and, after them, of the pool."""
+        gold = fit_and_prepare(method, rows, labels).columns
+        files = {
+            name: _RowFile(self._folder / f"value-{name}.bin", value.numpy())
+            for name, value in gold.values.items()
+        }
+        index, weight, drops, first = [gold.index], [gold.weight], False, len(rows)
+        for file, value in zip(files.values(), gold.values.values(), strict=True):
+            file.append(value.numpy())
+        for size, some in zip(self._sizes, self._columns(method, rows, labels), strict=True):
+            index.append(some.index + first)
+            weight.append(some.weight)
+            for name, file in files.items():
+                file.append(some.values[name].numpy())
+            drops |= some.rows_per_epoch > 0
+            first += size
+        kept = torch.cat(index)
+        y = torch.full((len(kept),), -1)
+        y[: len(gold)] = gold.y
+        values = {name: file.read() for name, file in files.items()}
+        return Columns(kept, y, torch.cat(weight), values, gold.constants, first if drops else 0)
+
+
+class _RowFile:
+    """Rows of one shape and type, appended to a file and read memory-mapped."""
+
+    def __init__(self, path: Path, like: np.ndarray) -> None:
+        self._path, self._dtype, self._shape = path, like.dtype, like.shape[1:]
+        path.write_bytes(b"")
+
+    def append(self, rows: np.ndarray) -> None:
+        """Bags of words may be narrower, and wider ones end with the smallest values."""
+        if rows.shape[1:] != self._shape:
+            fitting = np.zeros((len(rows), *self._shape), self._dtype)
+            width = min(rows.shape[1], self._shape[0])
+            fitting[:, :width] = rows[:, :width]
+            rows = fitting
+        with self._path.open("ab") as file:
+            file.write(np.ascontiguousarray(rows, self._dtype).data)
+
+    def read(self) -> torch.Tensor:
+        # Copy-on-write: nothing is written, and tensors of read-only memory give warnings.
+        flat = np.memmap(self._path, self._dtype, "c")
+        return torch.from_numpy(flat.reshape(-1, *self._shape))
 
 
 class PreparedPool:
