@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
-from threadpoolctl import threadpool_limits
 
 from noisyteacher.bench.figures import COLOURS, DASHES, GREY, MARKERS, bare_axes, save_figure
 from noisyteacher.bench.result_lines import trial_mean
@@ -39,7 +37,7 @@ from noisyteacher.choose.evidence import (
 )
 from noisyteacher.choose.folds import make_folds
 from noisyteacher.choose.linear_choice import DEFAULT_METHODS
-from noisyteacher.core.machine import hardware
+from noisyteacher.core.machine import hardware, one_thread
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import GoldOnly, Vanilla
 from noisyteacher.runs import Row, RunFolder
@@ -108,18 +106,6 @@ def run_split(seed: int, trial: int) -> list[Row]:
             seconds = (time.monotonic() - began) / len(found)
             rows += [_row(parts, seed, trial, size, name, found[name], seconds) for name in SHOWN]
     return rows
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """These students are so small that threads would wait for each other most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _accuracies(parts: DigitsSplit, size: int, trial: int) -> dict[str, float]:

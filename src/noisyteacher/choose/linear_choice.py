@@ -19,6 +19,7 @@ from noisyteacher.choose.evidence import (
     solve_on_whole_pool,
 )
 from noisyteacher.choose.folds import make_folds
+from noisyteacher.core.machine import one_thread
 from noisyteacher.methods import (
     SOFT_LABELS,
     Consistency,
@@ -88,6 +89,7 @@ class LinearChoice(Choice):
     said_of_pool: np.ndarray  # (p,) classes that the student predicts for the first pool rows
 
 
+@one_thread()
 def choose_linear(
     rows: DecisionRows,
     candidates: Sequence[LinearCandidate] | None = None,
@@ -113,6 +115,7 @@ def choose_linear(
     )
 
 
+@one_thread()
 def fit_gold_only(rows: DecisionRows, *, seed: int = 0) -> LinearFit:
     """The logistic regression that every network must beat: its strengths blended out of fold."""
     candidates = linear_candidates([GoldOnly()])

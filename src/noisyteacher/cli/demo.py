@@ -55,7 +55,8 @@ def demo(
     numbers; an interrupted demo continues when it is started again.
     """
     say_first("Training on handwritten digits.", quiet=json)
-    from noisyteacher.bench.gold_sizes import draw_gold_sizes, one_thread, run_sizes
+    from noisyteacher.bench.gold_sizes import draw_gold_sizes, run_sizes
+    from noisyteacher.core.machine import one_thread
     from noisyteacher.core.progress import ProgressDisplay
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import RunFolder, record_command

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 from noisyteacher.core.errors import InputError
 
@@ -50,13 +51,23 @@ def memory_of(device: torch.device | str = "cpu") -> int:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread meanwhile: several only wait for each other where the work is small."""
+    """One thread of torch and of BLAS meanwhile.
+
+    Where the work is small, threads mostly wait for each other, many times slower than one if
+    other programs use the same cores.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with _thread_pools().limit(limits=1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 @cache

@@ -4,8 +4,7 @@ samples until the error is at most ε, and the power laws fitted to those."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.machine import one_thread
 from noisyteacher.core.reprs import ShortRepr
 from noisyteacher.halfspace.conditions import check_count
 from noisyteacher.halfspace.learner import (
@@ -54,19 +54,8 @@ class Simulation(ShortRepr):
     chosen_errors: dict[str, np.ndarray]  # (learners,): see ``repeats`` below; empty without it
 
 
-@contextmanager
-def _one_thread_per_worker() -> Iterator[None]:
-    """The stream's workers share the cores already; more threads inside each would only wait."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 @torch.no_grad()
-@_one_thread_per_worker()
+@one_thread()  # the stream's workers share the cores already
 def simulate(
     data: NoisyHalfspace,
     rules: Mapping[str, Rule],
