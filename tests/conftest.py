@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
+# Tests run side by side; threads of their own would only get into each other's way. The variables
+# are read when NumPy, SciPy and torch are loaded, here and in the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 import torch
 
-# Tests run side by side; threads of their own would only get into each other's way.
 torch.set_num_threads(1)
 
 

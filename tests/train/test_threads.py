@@ -9,9 +9,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 from toy import CLASSES, FEATURES, Net, PlainCE, make_toy, small
 
+from noisyteacher.core.machine import one_thread
 from noisyteacher.methods import Batch, GoldOnly, Output, Rows
 from noisyteacher.models import MLP, Linear
 from noisyteacher.train import train
@@ -108,3 +110,14 @@ def test_an_error_restores_them(toy, threads: int) -> None:
     with pytest.raises(ZeroDivisionError, match="1"):
         solve_linear(np.zeros((240, 2)), Fails(), columns, CLASSES, strength=1.0)
     assert torch.get_num_threads() == threads
+
+
+def test_blas_has_one_thread_too_and_gets_its_own_back() -> None:
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in blas.info()}
+
+    blas = ThreadpoolController().select(user_api="blas")
+    with blas.limit(limits=2):
+        with one_thread():
+            assert threads() == {1}
+        assert threads() == {2}
