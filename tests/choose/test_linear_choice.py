@@ -16,7 +16,15 @@ from noisyteacher.choose.linear_choice import choose_linear, linear_candidates
 from noisyteacher.choose.verdict import shares_note, verdict
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Calibrated, ForwardCorrection, GoldOnly, SLaM, Vanilla
+from noisyteacher.methods import (
+    Calibrated,
+    Consistency,
+    ForwardCorrection,
+    GoldOnly,
+    SelfTraining,
+    SLaM,
+    Vanilla,
+)
 
 CLASSES, WIDTH = 3, 8
 
@@ -160,6 +168,23 @@ def test_selection_rows_are_never_trained_on() -> None:
 # -- the decision ---------------------------------------------------------------------------
 
 
+def test_the_settings_of_a_candidate() -> None:
+    """Five penalties of gold labels, three of others, and two weights of gold rows."""
+    found = linear_candidates([SelfTraining(), SLaM(), Consistency(SLaM())])
+    assert [candidate.method for candidate in found] == [
+        GoldOnly(),  # always among them
+        SelfTraining(),
+        SLaM(),
+        Consistency(SLaM()),
+    ]
+    assert [[(s.strength, s.gold_weight) for s in one.settings] for one in found] == [
+        [(0.1, 1), (1, 1), (10, 1), (100, 1), (1000, 1)],
+        [(1, 1), (10, 1), (100, 1)],
+        [(0.1, 1), (1, 1), (10, 1), (0.1, 10), (1, 10), (10, 10)],
+        [(1, 1)],
+    ]
+
+
 def test_a_good_teacher_of_scarce_gold_rows_is_used() -> None:
     rows, _, x, y = planted(0.9, gold=30)
     choice = choose_linear(rows)
@@ -285,6 +310,17 @@ def test_held_out_scores_equal_those_of_one_resample_at_a_time() -> None:
         expected.append(accuracy(np.tensordot(factor, students, 1)[left], truth[left]))
     assert len(expected) == 1000
     np.testing.assert_allclose(evidence.held_out_scores(), expected)
+
+
+def test_the_interval_of_a_difference_is_scaled_to_all_rows() -> None:
+    evidence = Evidence(np.arange(40) % 2, [np.eye(2)[np.arange(40) % 2][None]])
+    gaps = np.random.default_rng(5).normal(0.02, 0.1, 1000)
+    found = evidence.difference(0.8 + gaps, np.full(1000, 0.8))
+    left_out = (1 - 1 / 40) ** 40  # the share of rows that a resample does not draw
+    half = 1.96 * gaps.std() * np.sqrt(left_out)
+    assert found.value == pytest.approx(gaps.mean())
+    assert found.high - found.value == pytest.approx(half, rel=0.01)
+    assert found.value - found.low == pytest.approx(half, rel=0.01)
 
 
 def test_macro_f1_equals_scikit_learns() -> None:
