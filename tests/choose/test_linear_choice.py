@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -10,7 +13,12 @@ from sklearn.metrics import f1_score
 
 from noisyteacher.choose.choice import Choice, ComparisonLine
 from noisyteacher.choose.decision import Estimate, Evidence, macro_f1
-from noisyteacher.choose.evidence import DecisionRows, cross_fit, solve_candidates
+from noisyteacher.choose.evidence import (
+    DecisionRows,
+    cross_fit,
+    solve_candidates,
+    solve_on_whole_pool,
+)
 from noisyteacher.choose.folds import input_groups, make_folds
 from noisyteacher.choose.linear_choice import choose_linear, linear_candidates
 from noisyteacher.choose.verdict import shares_note, verdict
@@ -25,6 +33,7 @@ from noisyteacher.methods import (
     SLaM,
     Vanilla,
 )
+from noisyteacher.train.pool_shards import PoolShards
 
 CLASSES, WIDTH = 3, 8
 
@@ -192,6 +201,25 @@ def test_a_good_teacher_of_scarce_gold_rows_is_used() -> None:
     alone = max(accuracy(fit.logits(x), y) for fit in gold)
     assert accuracy(choice.student.logits(x), y) > alone + 0.02
     assert sum(line.weight for line in choice.lines if line.uses_teacher) > 0.5
+
+
+def test_the_refit_on_a_pool_on_disk_is_that_on_one_in_memory(tmp_path: Path) -> None:
+    whole, *_ = planted(0.8, gold=30, pool=200)
+    assert whole.labels is not None
+    features = csr_matrix(whole.features)
+    shards = PoolShards(tmp_path / "pool", WIDTH, whole.labels)
+    shards.add(features[30:], whole.labels.at(slice(30, None)))
+    some = slice(0, 130)  # the gold rows and a part of the pool
+    columns = (whole.ids[some], whole.y[some], whole.judges[some], whole.measures[some])
+    part = DecisionRows(features[some], *columns, whole.labels, CLASSES, rest=shards)
+    candidates = linear_candidates([GoldOnly(), Vanilla()])
+    begun = solve_candidates(part, candidates)
+    found = solve_on_whole_pool(part, candidates, begun)
+    wanted = solve_candidates(replace(whole, features=features), candidates)
+    assert found[0] == list(begun[0])  # gold labels alone need no pool
+    for one, start, other in zip(found[1], begun[1], wanted[1], strict=True):
+        np.testing.assert_allclose(one.weight, other.weight, atol=0.02)
+        assert np.abs(start.weight - other.weight).max() > 0.05
 
 
 def test_labels_that_are_noise_do_no_harm() -> None:
