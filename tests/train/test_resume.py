@@ -18,7 +18,7 @@ from toy import Net, NoisyViews, PlainCE, make_toy, small
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.train import train
+from noisyteacher.train import engine, train
 from noisyteacher.train.checkpoint import checkpoint_path, read_history
 
 SCRIPT = Path(__file__).with_name("run_toy.py")
@@ -75,6 +75,17 @@ def test_finished_students_are_not_trained_again(tmp_path: Path) -> None:
     assert read_history(checkpoint_path(tmp_path, "other")) is None
     for key, value in first.state.items():
         assert torch.equal(value, again.state[key])
+
+
+def test_checkpoints_are_written_every_so_many_epochs_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    monkeypatch.setattr(engine, "save_checkpoint", lambda p, s, told: saved.append(len(told.curve)))
+    toy = make_toy()
+    config = replace(small(5), checkpoint_every=2)
+    train(toy.job("s", PlainCE()), toy.data, config, out=tmp_path, quiet=True)
+    assert list(dict.fromkeys(saved)) == [2, 4, 5]
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
