@@ -200,6 +200,7 @@ def test_short_names() -> None:
         (lambda: cross_entropy(torch.tensor(Y), torch.tensor(Q).repeat(2, 1)), r"\(2, 3\)"),
         (lambda: cross_entropy(np.array([0]), Q), r"target must have shape \(n, L\)"),
         (lambda: cross_entropy(Y, Q[0]), r"probs must have shape \(n, L\)"),
+        (lambda: cross_entropy(Y[:, :0], Q[:, :0]), r"must have shape \(n, L\), not \(1, 0\)"),
         (lambda: cross_entropy(Y, Q * math.nan), "probs .* found nan"),
         (lambda: cross_entropy(torch.tensor(Y * math.nan), torch.tensor(Q)), "target .* nan"),
         (lambda: cross_entropy(Y, Q - 0.2), "probs .* found -0.1"),
@@ -208,3 +209,7 @@ def test_short_names() -> None:
 def test_bad_input_gets_one_sentence(make: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_no_rows_have_no_losses() -> None:
+    assert cross_entropy(Y[:0], Q[:0]).shape == (0,)
