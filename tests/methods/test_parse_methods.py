@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 
@@ -110,6 +111,55 @@ def test_other_text_is_refused_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         parse(text)
     assert str(caught.value).endswith(".")
+
+
+# Of each setting: what is refused, the words for what is allowed, and what still is.
+RANGES = {
+    "TTM temperature": ((0, -1), "above 0", (0.1,)),
+    "DKD alpha": ((-0.1,), "at least 0", (0,)),
+    "DKD beta": ((-0.1,), "at least 0", (0,)),
+    "DKD temperature": ((0, -1), "above 0", (0.1,)),
+    "DKD warmup": ((-0.1, 1.1), "between 0 and 1", (0, 1)),
+    "VID weight": ((-0.1,), "at least 0", (0,)),
+    "VID layers": ((0, 2), "1 or 3", (1, 3)),
+    "FixMatch threshold": ((-0.1, 1.1), "between 0 and 1", (0, 1)),
+    "FixMatch weight": ((-0.1,), "at least 0", (0,)),
+    "ConfidenceFilter threshold": ((-0.1, 1.1), "a number between 0 and 1", (0, 1)),
+    "ConfidenceFilter precision": ((0, 1.1), "above 0 and at most 1", (0.1, 1)),
+    "CutStat fraction": ((0, 1.1), "above 0 and at most 1", (0.1, 1)),
+    "CutStat neighbours": ((1,), "at least 2", (2,)),
+    "CutStat among": ((-1,), "a number of rows, or 0 for all", (0,)),
+    "UPS positive_threshold": ((-0.1, 1.1), "between 0 and 1", (0, 1)),
+    "UPS negative_threshold": ((-0.1, 1.1), "between 0 and 1", (0, 1)),
+    "UPS positive_std": ((0, -1), "above 0", (0.1,)),
+    "UPS negative_std": ((0, -1), "above 0", (0.1,)),
+    "SelfTraining threshold": ((0, 1.1), "above 0 and at most 1", (0.1, 1)),
+    "SelfTraining rounds": ((0,), "at least 1", (1,)),
+    "SymmetricCE alpha": ((-0.1,), "at least 0", (0,)),
+    "SymmetricCE beta": ((-0.1,), "at least 0", (0,)),
+    "TruncatedGCE threshold": ((-0.1, 1), "at least 0 and below 1", (0, 0.9)),
+    "TruncatedGCE start": ((-0.1, 1.1), "between 0 and 1", (0, 1)),
+    "ForwardCorrection smoothing": ((-0.1,), "at least 0", (0,)),
+    "PartialLabels top": ((0,), "at least 1", (1,)),
+    "Weighted every": ((-1,), "a number of epochs, or 0 for once", (0,)),
+    "Weighted neighbours": ((-1,), "a number of rows, or 0 for the default", (0,)),
+    "Weighted max_weight": ((0, -1), "above 0", (0.1,)),
+    "Fidelity beta": ((-0.1,), "at least 0", (0,)),
+    "Consistency threshold": ((-0.1, 1.1), "between 0 and 1", (0, 1)),
+    "Consistency weight": ((-0.1,), "at least 0", (0,)),
+}
+
+
+@pytest.mark.parametrize("setting", RANGES)
+def test_every_setting_has_its_range(setting: str) -> None:
+    (kind, name), (refused, words, allowed) = setting.split(), RANGES[setting]
+    inner = ", inner=SLaM()" if kind in ("Fidelity", "Consistency") else ""
+    for value in refused:
+        told = re.escape(f"{kind}: {name} must be {words}")
+        with pytest.raises(InputError, match=told):
+            parse(f"{kind}({name}={value}{inner})")
+    for value in allowed:
+        assert getattr(parse(f"{kind}({name}={value}{inner})"), name) == value
 
 
 @given(st.text(alphabet="SLaM()=,.0123'\"[]{}+-*TaylorCEVnidhr \n", max_size=40))
