@@ -43,8 +43,8 @@ def test_one_trial_decides_nothing() -> None:
 def test_sizes_share_one_sentence_and_nothing_is_said_without_a_floor() -> None:
     both = rows([60.0], [70.0]) + rows([80.0], [79.0], labeled=400)
     assert bench_verdict(lines(both)) == (
-        "The best taught student against gold labels alone, by gold labels: +10.00 points (one "
-        "trial) with 30, -1.00 points (one trial) with 400."
+        "The best use of the teacher's labels, compared with gold labels alone: +10.00 points (one "
+        "trial) with 30 gold labels, -1.00 points (one trial) with 400 gold labels."
     )
     assert bench_verdict(lines([row("SLaM()", 30, 0, 70.0)])) == ""
     floor, best = best_lines(lines([row("SLaM()", 30, 0, 70.0)]))

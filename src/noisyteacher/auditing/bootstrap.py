@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from noisyteacher.choose.decision import Estimate
 from noisyteacher.noise.isotonic import Number
 
 LEVEL = 0.95
@@ -68,12 +69,9 @@ def interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval
     return Interval(float(value), low, high)
 
 
-def share_interval(value: Number, draws: Float[np.ndarray, " replicates"], rows: int) -> Interval:
-    """The interval of a share; resampling knows nothing of a share of 0 or 1, the binomial does."""
-    if 0 < value < 1:
-        return interval(value, draws)
-    unseen = 1 - ((1 - LEVEL) / 2) ** (1 / rows)
-    return Interval(float(value), *((0.0, unseen) if value == 0 else (1 - unseen, 1.0)))
+def share_interval(value: Number, rows: int) -> Interval:
+    """Wilson's interval of a share, as in the verdict of a distillation."""
+    return Interval(**vars(Estimate.wilson(float(value), rows)))
 
 
 def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval:

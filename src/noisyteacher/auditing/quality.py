@@ -125,24 +125,20 @@ def measure_quality(val: ValReading, bootstrap: Bootstrap) -> Quality:
     hits = val.rank[:, None] < np.array(sizes)
     inverse = 1 / fit_temperature(val.logs, val.times, val.log_truth)
     columns = [
-        hits.astype(np.float64),
         np.column_stack(tempered_slope(val.logs, val.times, val.log_truth, inverse)),
         _score_columns(val, 1.0),
         _score_columns(val, inverse),
     ]
     drawn = bootstrap.means(np.concatenate(columns, axis=1))
     stops = np.cumsum([part.shape[1] for part in columns])
-    hit_draws, slopes, before, after = np.split(drawn, stops[:-1], axis=1)
-    top_k = {
-        k: share_interval(float(hits[:, i].mean()), hit_draws[:, i], len(val))
-        for i, k in enumerate(sizes)
-    }
+    slopes, before, after = np.split(drawn, stops[:-1], axis=1)
+    top_k = {k: share_interval(float(hits[:, i].mean()), len(val)) for i, k in enumerate(sizes)}
     return Quality(
         accuracy=top_k[1],
         top_k=top_k,
         temperature=_temperature_interval(inverse, slopes),
-        before=_scores(val, 1.0, columns[2], before),
-        after=_scores(val, inverse, columns[3], after),
+        before=_scores(val, 1.0, columns[1], before),
+        after=_scores(val, inverse, columns[2], after),
     )
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a benchmark: the best taught student against the best of gold labels alone."""
+"""The verdict on a benchmark: the best use of the teacher against the best gold labels alone."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def bench_verdict(found: Sequence[Line]) -> str:
         return ""
     if len(gaps) == 1:
         return gaps[0].verdict()
-    told = ", ".join(f"{gap.points()} with {gap.best.labeled:,}" for gap in gaps)
-    return f"The best taught student against gold labels alone, by gold labels: {told}."
+    told = ", ".join(f"{gap.points()} with {gap.best.labeled:,} gold labels" for gap in gaps)
+    return f"The best use of the teacher's labels, compared with gold labels alone: {told}."
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,6 @@ def _cross_fit_evidence(
     if len(pool) > POOL_FOR_COMPARISON:
         pool = np.sort(rng.choice(pool, POOL_FOR_COMPARISON, replace=False))
     groups = None if rows.groups is None else rows.groups[judging]
-    repeats = REPEATS if rows.trains_judges and len(judging) < FEW_ROWS else 1
     logits = [
         cross_fit(
             rows,
@@ -149,7 +148,7 @@ def _cross_fit_evidence(
             pool=pool,
             progress=progress,
         )
-        for repeat in range(repeats)
+        for repeat in range(repeats_of(rows))
     ]
     return Evidence(
         y,
@@ -158,6 +157,11 @@ def _cross_fit_evidence(
         metric,
         seed,
     )
+
+
+def repeats_of(rows: DecisionRows) -> int:
+    """How often the gold rows are cross-fitted."""
+    return REPEATS if rows.trains_judges and rows.judges.sum() < FEW_ROWS else 1
 
 
 def _without_crumbs(parts: Sequence[Part], smallest: float) -> list[Part]:

@@ -7,12 +7,13 @@ refitted on all gold rows. Nothing is split off the gold set.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.choose.evidence import DecisionRows, solve_candidates
+from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
 from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.linear_choice import (
     FOLDS,
@@ -20,6 +21,7 @@ from noisyteacher.choose.linear_choice import (
     choose_linear,
     default_methods,
     linear_candidates,
+    repeats_of,
 )
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.progress import ProgressDisplay
@@ -94,21 +96,10 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     shown = run.inputs.views().plain(run.tensors)
     rows = run.decision_rows(feature_matrix(shown, run.inputs.features))
     candidates = linear_candidates(methods)
-    solves = (folds + 1) * len(candidates)
-    judges = int(rows.judges.sum())
+    judges, repeats = int(rows.judges.sum()), repeats_of(rows)
     run.say(f"{len(candidates)} candidates, {folds} folds, {judges} gold rows that judge.")
     with ProgressDisplay(quiet=run.quiet) as display:
-        done, saved = 0, ProgressFile(run.path)
-
-        def progress(name: str, fold: int) -> None:
-            nonlocal done
-            if time.monotonic() >= run.deadline:
-                raise OutOfTime
-            where = "refit" if fold < 0 else f"fold {fold + 1}"
-            display.update("Cross-fitting", min(done, solves), solves, numbers=f"{where}: {name}")
-            saved.write(f"Cross-fitting {name}, {where}", min(done, solves), solves)
-            done += 1
-
+        shown_progress = _SolveProgress(run, display, candidates, folds * repeats)
         try:
             choice = choose_linear(
                 rows,
@@ -116,12 +107,11 @@ def run_linear(run: Run) -> Distilled | Unfinished:
                 folds=folds,
                 metric=settings.metric,
                 seed=settings.seed,
-                progress=progress,
+                progress=shown_progress,
             )
         except OutOfTime:
             return Unfinished(())
-        display.update("Cross-fitting", solves, solves)
-        saved.write("Cross-fitting has finished", solves, solves)
+        shown_progress.finish()
     state = linear_state(run.spec, choice.student)
     student = Student(run.spec, state, task.classes, run.inputs)
     seconds = time.monotonic() - began
@@ -137,6 +127,46 @@ def run_linear(run: Run) -> Distilled | Unfinished:
         seconds=seconds,
         folder=run.path,
     )
+
+
+class _SolveProgress:
+    """A line for every method while its students are solved, and one for all of them."""
+
+    def __init__(
+        self, run: Run, display: ProgressDisplay, candidates: Sequence[LinearCandidate], fits: int
+    ) -> None:
+        self.run, self.display, self.fits = run, display, fits
+        self.begun = dict.fromkeys([candidate.name for candidate in candidates], 0)
+        self.solves = (fits + 1) * len(candidates)  # with the refit
+        self.done, self.file = 0, ProgressFile(run.path)
+        self.start = time.monotonic()
+
+    def __call__(self, name: str, fold: int) -> None:
+        """The next student, of a fold or of the refit, is about to be solved."""
+        if time.monotonic() >= self.run.deadline:
+            raise OutOfTime
+        where = "refit" if fold < 0 else f"fold {fold + 1}"
+        done, self.done = min(self.done, self.solves), self.done + 1
+        begun = self.begun.setdefault(name, 0)
+        self.begun[name] = begun + 1
+        self.display.update_total("All students", done, self.solves)
+        spent = time.monotonic() - self.start
+        self.display.update(
+            name,
+            min(begun, self.fits),
+            self.fits + 1,
+            numbers=where,
+            line=f"Cross-fitting: {done} of {self.solves}",
+            seconds_left=spent / max(1, done) * (self.solves - done),
+        )
+        self.file.write(f"Cross-fitting {name}, {where}", done, self.solves)
+
+    def finish(self) -> None:
+        for name in self.begun:
+            self.display.update_total(name, 1, 1)
+        line = f"Cross-fitting: {self.solves} of {self.solves}"
+        self.display.update("All students", self.solves, self.solves, line=line)
+        self.file.write("Cross-fitting has finished", self.solves, self.solves)
 
 
 def linear_state(spec: ModelSpec, fit: LinearFit) -> dict[str, Tensor]:

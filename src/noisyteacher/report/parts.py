@@ -93,6 +93,7 @@ class Page(ShortRepr):
 
 _NAMES = {
     "GoldOnly": "gold labels only",
+    "SelfTraining": "self-training",
     "Vanilla": "vanilla distillation",
     "TaylorCE": "Taylor cross-entropy",
     "PolyLoss": "PolyLoss",

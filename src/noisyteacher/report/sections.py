@@ -40,7 +40,7 @@ def make_page(source: PageSource, live: bool = False, charts: bool = True) -> Pa
         sections.append(_sizes(source, draw))
     for i, (heading, audit) in enumerate(source.audits.items()):
         sections += [
-            _audit(heading, audit, draw, folded=i > 0),
+            _audit(heading, audit, draw, folded=i > 0, advises=not source.about),
             _classes(heading, audit, folded=i > 0),
         ]
     if draw is None and source.pictures:
@@ -185,17 +185,22 @@ def _provenance(source: PageSource) -> Section | None:
 # -- the audit ------------------------------------------------------------------------------------
 
 
-def _audit(heading: str, audit: dict[str, Any], draw: Drawing | None, folded: bool) -> Section:
+def _audit(
+    heading: str, audit: dict[str, Any], draw: Drawing | None, *, folded: bool, advises: bool
+) -> Section:
+    """The teacher's quality; ``advises`` is False where the students were trained and compared."""
     numbers, advice = audit["numbers"], audit["recommendation"]
     drawn: list[Chart | None] = [] if draw is None else draw.audits.draw_audit(numbers)
+    compared = (numbers.get("comparison") or {}).get("verdict")  # which opens the page
+    told = [one for one in audit["findings"] if one["text"] != compared]
     return Section(
         heading,
-        texts=[f"The audit recommends {advice['method']}."],
+        texts=[f"The audit recommends {advice['method']}."] if advises else [],
         facts=_audit_facts(numbers),
-        warnings=[one["text"] for one in audit["findings"] if one["warning"]],
+        warnings=[one["text"] for one in told if one["warning"]],
         items=[
-            *(one["text"] for one in audit["findings"] if not one["warning"]),
-            *advice["reasons"],
+            *(one["text"] for one in told if not one["warning"]),
+            *(advice["reasons"] if advises else ()),
         ],
         charts=[chart for chart in drawn if chart is not None],
         folded=folded,
