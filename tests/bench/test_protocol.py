@@ -137,10 +137,10 @@ def test_a_cohort_cut_short_has_rows_of_the_students_that_finished(
     def until_one_has_finished() -> float:
         return float("inf") if finished else 0.0
 
-    end_epoch = engine._Runner.end_epoch
+    end_window = engine._Runner.end_window
 
-    def noted(runner: engine._Runner, epoch: int, seconds: float) -> None:
-        end_epoch(runner, epoch, seconds)
+    def noted(runner: engine._Runner, seconds: float) -> None:
+        end_window(runner, seconds)
         if (
             runner.finished
             and runner.job.method in small().methods
@@ -150,7 +150,7 @@ def test_a_cohort_cut_short_has_rows_of_the_students_that_finished(
 
     with monkeypatch.context() as patched:
         patched.setattr(BenchRun, "cohort", 3)
-        patched.setattr(engine._Runner, "end_epoch", noted)
+        patched.setattr(engine._Runner, "end_window", noted)
         patched.setattr(engine.time, "monotonic", until_one_has_finished)
         some = run(small(), tmp_path / "parts", minutes=60)
     assert [row.method for row in some] == ["GoldOnly()"]
