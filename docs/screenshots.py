@@ -26,7 +26,7 @@ QUIET = (
 # Name: colour scheme, width, and where the picture begins; each is HEIGHT high.
 PICTURES = {
     "report-light": ("light", 1000, "header"),
-    "report-dark": ("dark", 1000, "#teacher-quality .charts"),
+    "report-dark": ("dark", 1000, "#when-a-teacher-pays-off"),
     "report-phone": ("light", 390, "header"),
 }
 HEIGHT = 1120
