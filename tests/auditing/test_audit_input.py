@@ -160,7 +160,7 @@ def test_bad_inputs(labels, planted):
         audit(labels, planted.y, gold_inputs=good, gold_y=planted.y)
     with pytest.raises(InputError, match="need inputs too"):
         audit(labels, planted.y, pool_inputs=good)
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="must be given together"):
         audit(labels, planted.y, inputs=good, gold_y=planted.y)
     with pytest.raises(InputError, match="one kind"):
         audit(labels, planted.y, inputs=good, gold_inputs=good[:, :1], gold_y=planted.y)

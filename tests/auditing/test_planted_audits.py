@@ -74,8 +74,8 @@ def test_a_shifted_val(seed):
     result = look(teachers.shifted_val(seed))
     assert "shifted" in codes(result)
     assert "leaked" not in codes(result)
-    assert "shifted" in advice(result)
-    assert any("shifted" in text for text in result.warnings)
+    assert "The gold rows are not like the pool" in advice(result)
+    assert any("gold rows are not like the pool" in text for text in result.warnings)
     drift = result.numbers.drift
     assert drift.margin.val_is_lower
     assert drift.reweighted_accuracy.value > result.numbers.quality.accuracy.value
@@ -131,7 +131,7 @@ def test_gold_labels_that_are_enough_are_recommended_as_the_verdict_says():
         assert [f.text for f in find(seen) if f.code == "compared"] == ["The verdict."]
         assert advised.method == (GoldOnly() if enough else SLaM())
         assert advised.distill != enough
-        told = "linear students of both do no better than gold labels alone"
+        told = "gold and teacher labels do no better than those trained on gold labels alone"
         assert (told in " ".join(advised.reasons)) == enough
 
 
@@ -217,10 +217,10 @@ def test_a_val_that_is_too_small():
     result = look(teachers.calibrated(n=40))
     assert "small_val" in codes(result)
     assert not result.recommendation.slam_helps
-    assert "V is too small" in advice(result)
+    assert "there are too few gold rows" in advice(result)
     assert result.recommendation.val_rows >= 160
     told = next(f.text for f in result.findings if f.code == "small_val")
-    assert "nothing can be said about the error of the alpha curve" in told
+    assert "too few to tell how reliable the alpha curve is" in told
 
 
 def test_a_teacher_that_only_guesses():
@@ -246,7 +246,7 @@ def test_a_teacher_that_never_doubts():
     sure = np.eye(planted.val.shape[1])[planted.val.argmax(1)]
     result = audit(sure, planted.y, replicates=200)
     assert "hard_labels" in codes(result)
-    assert "every label deserves the same trust" in advice(result)
+    assert "all its labels deserve the same trust" in advice(result)
     assert "margins show where" not in advice(result)
 
 
@@ -331,7 +331,7 @@ def test_recommended_methods_can_be_parsed(planted, lower_bound):
 
 def test_reasons_name_no_file_that_an_installed_package_lacks():
     said = advice(look(teachers.calibrated(0)))
-    assert "Inside Consistency" in said
+    assert "inside Consistency" in said
     assert "results/" not in said
 
 

@@ -66,7 +66,7 @@ def run_json(*arguments):
 def test_summary_for_people(folder):
     result = run(folder / "labels", "--gold", folder / "gold.csv", *FAST)
     assert result.exit_code == 0
-    for part in ("teacher big", "V 300 rows, pool 600 rows", "Recommendation: "):
+    for part in ("teacher big", "300 gold rows, 600 pool rows", "Recommendation: "):
         assert part in result.stdout
 
 
@@ -185,7 +185,7 @@ def test_rows_without_labels_are_named(folder, tmp_path):
     gold = tmp_path / "gold.csv"
     gold.write_text((folder / "gold.csv").read_text() + "r300,\nr301,-1\n")
     result = run(folder / "labels", "--gold", gold, *FAST)
-    assert "V 300 rows" in result.stdout
+    assert "300 gold rows" in result.stdout
     assert "have no label and are left out: 'r300', 'r301'" in result.stderr
 
 

@@ -56,19 +56,20 @@ def _about_ids(numbers: Numbers) -> Iterator[Finding]:
     if leakage.val_in_gold:
         yield _warning(
             "val_in_gold",
-            f"{len(leakage.val_in_gold)} rows of V are in A too ({first_few(leakage.val_in_gold)}"
-            "): the teacher may have been trained on them. Take them out of V.",
+            f"The teacher may have been trained on {len(leakage.val_in_gold)} of the gold rows "
+            f"({first_few(leakage.val_in_gold)}). Leave them out, because they make the teacher "
+            "look better than it is.",
         )
     shared = (
-        ("val_in_pool", "V", leakage.val_in_pool),
-        ("gold_in_pool", "A", leakage.gold_in_pool),
+        ("val_in_pool", "gold rows", leakage.val_in_pool),
+        ("gold_in_pool", "rows that the teacher may have been trained on", leakage.gold_in_pool),
     )
     for code, name, ids in shared:
         if ids:
             yield _warning(
                 code,
-                f"{len(ids)} rows of {name} are in the pool too ({first_few(ids)}); they were left "
-                "out of the pool here.",
+                f"The pool contains {len(ids)} of the {name} ({first_few(ids)}); the audit left "
+                "them out of the pool.",
             )
 
 
@@ -77,33 +78,33 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
     if too_small(numbers):
         # Resampling a few dozen rows hardly changes the curve, so its band would look narrow.
         known = (
-            f"with {rows} rows nothing can be said about the error of the alpha curve. Use a few "
-            "hundred."
+            "which is too few to tell how reliable the alpha curve is. Use a few hundred."
             if rows < _FEW_ROWS
-            else f"with {rows} rows the alpha curve is known to within ±{band / 2:.2f} only. About "
+            else f"so the alpha curve is known only to within ±{band / 2:.2f}. About "
             f"{numbers.curve.rows_to_halve_band} rows would halve that."
         )
-        yield _warning("small_val", f"V is too small: {known}")
+        yield _warning("small_val", f"The teacher was measured on only {rows} gold rows, {known}")
     if all_alike(numbers):
         yield _warning(
             "hard_labels",
-            "All labels are equally confident, so nothing tells good ones from bad ones: store "
-            "the teacher's probabilities, if it has any.",
+            "All labels are equally confident, so nothing distinguishes reliable labels from "
+            "unreliable ones. If the teacher gives probabilities, store them.",
         )
     if numbers.drift is None:
         yield _note(
             "no_pool",
-            "No pool was given, so V stands in for it: whether V is like the pool, and whether "
-            "the teacher has seen V, was not tested.",
+            "No pool was given, so the audit could not test whether the gold rows resemble the "
+            "pool, or whether the teacher was trained on them.",
         )
         return
     if numbers.leakage.suspected:
         margin = numbers.drift.margin
         yield _warning(
             "leaked",
-            f"V looks leaked: the teacher's margins average {margin.val_mean:.2f} on V and "
-            f"{margin.pool_mean:.2f} on the pool. Either the teacher was trained on V, or V is "
-            "easier than the pool; both make alpha too high.",
+            "The gold rows look leaked: the teacher's margins average "
+            f"{margin.val_mean:.2f} on them and {margin.pool_mean:.2f} on the pool. Either the "
+            "teacher was trained on them, or they are easier than the pool; either way, alpha is "
+            "too high.",
         )
     yield from _about_drift(numbers)
 
@@ -112,28 +113,30 @@ def _about_drift(numbers: Numbers) -> Iterator[Finding]:
     drift = numbers.drift
     if drift is None:
         return
-    apart = [name for name in ("margin", "entropy") if _is_far(getattr(drift, name))]
+    tested = {"margins": drift.margin, "entropies": drift.entropy}
+    apart = [name for name, found in tested.items() if _is_far(found)]
     if apart:
-        names = " and ".join(apart)
         yield _warning(
             "shifted",
-            f"V is shifted: it is not like the pool in {names} (distance "
-            f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to the pool's "
-            f"margins the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
-            f"{numbers.quality.accuracy.value:.1%}, and V is worth {drift.reweighted_rows:.0f} "
-            f"rows. Draw V at random from the pool instead.",
+            f"The gold rows are not like the pool: their {' and '.join(apart)} differ (distance "
+            f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to match the "
+            f"pool's margins, the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
+            f"{numbers.quality.accuracy.value:.1%}, and the {numbers.val_rows} gold rows tell as "
+            f"much as {drift.reweighted_rows:.0f}. Draw the gold rows at random from the pool "
+            "instead.",
         )
     if drift.classes_effect >= FAR_CLASSES and drift.classes_p_value < SURE:
         yield _warning(
             "shifted_classes",
-            "V is shifted: the teacher predicts other classes on V than on the pool (effect "
-            f"{drift.classes_effect:.2f}). What depends on the class may not carry over.",
+            "The gold rows are not like the pool: the teacher predicts the classes in other "
+            f"proportions (effect {drift.classes_effect:.2f}). Trust that depends on the class may "
+            "not carry over to the pool.",
         )
     if drift.pool_outside_val >= 1 - NEARLY_ALL:
         yield _warning(
             "uncovered_pool",
-            f"{drift.pool_outside_val:.0%} of the pool has margins that never occur in V: alpha "
-            "is only a guess there.",
+            f"{drift.pool_outside_val:.0%} of the pool has margins outside the range of the gold "
+            "rows, where alpha is only a guess.",
         )
 
 
@@ -170,8 +173,8 @@ def _about_calibration(numbers: Numbers) -> Iterator[Finding]:
     elif not too_small(numbers):
         yield _note(
             "calibrated",
-            "The teacher is calibrated as far as V can tell: its stated confidence matches its "
-            f"accuracy (calibration error {ece:.3f}).",
+            "The teacher is calibrated as far as the gold rows can tell: its stated confidence "
+            f"matches its accuracy (calibration error {ece:.3f}).",
         )
 
 
@@ -180,36 +183,40 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
     if numbers.num_classes == 2 and accuracy.high < 0.5:
         yield _warning(
             "swapped",
-            f"The teacher is wrong more often than right ({accuracy.value:.1%} of V): the two "
-            "classes look swapped, in its labels or in the true ones. Check their order.",
+            f"The teacher is right on only {accuracy.value:.1%} of the gold rows: the two classes "
+            "look swapped, in its labels or in the true ones. Check their order.",
         )
     per_class = numbers.per_class
     broken = [c for c in per_class.classes if c.broken]
     if broken:
         described = ", ".join(
-            f"{c.name!r} is right {c.precision:.0%} of the time where its margins promise "
-            f"{c.expected_precision:.0%} (most often the truth is {c.confused_with!r})"
+            f"{c.name!r} is right {c.precision:.0%} of the time instead of "
+            f"{c.expected_precision:.0%} (the truth is most often {c.confused_with!r})"
             for c in broken[:5]
         )
-        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-        yield _warning("broken_class", f"Broken classes: {described}{more}.")
+        more = f", and {len(broken) - 5} more" if len(broken) > 5 else ""
+        yield _warning(
+            "broken_class",
+            f"Some labels are wrong far more often than their margins suggest: {described}{more}.",
+        )
     if curves_differ(numbers):
         yield _note(
             "classes_differ",
             "How far a label can be trusted depends on the class it names, not only on the "
-            f"margin: accuracies differ by {per_class.curves.effect:.0%} at equal margins "
+            f"margin: at equal margins, accuracies differ by {per_class.curves.effect:.0%} "
             f"(p = {per_class.curves.p_value:.1g}).",
         )
     if per_class.never_predicted:
         yield _warning(
             "never_predicted",
-            f"On V the teacher never predicts {first_few(per_class.never_predicted)}.",
+            f"The teacher predicts {first_few(per_class.never_predicted)} for none of the gold "
+            "rows.",
         )
     if per_class.few_gold:
         yield _note(
             "few_gold",
-            f"V has fewer than 10 rows of {len(per_class.few_gold)} of {numbers.num_classes} "
-            f"classes ({first_few(per_class.few_gold)}), too few to judge each of them.",
+            f"Fewer than 10 gold rows each are too few to judge {len(per_class.few_gold)} of "
+            f"{numbers.num_classes} classes ({first_few(per_class.few_gold)}).",
         )
 
 
@@ -220,19 +227,19 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
     if is_nearly_perfect(numbers):
         yield _note(
             "nearly_perfect",
-            f"The teacher is nearly perfect: right on {accuracy:.1%} of V.",
+            f"The teacher is nearly perfect: it is right on {accuracy:.1%} of the gold rows.",
         )
     if nothing_trusted(numbers):
         yield _warning(
             "nothing_trusted",
-            f"SLaM would trust hardly any label: {trust.share_at_lower_bound:.0%} of the pool is "
-            "at the lower bound of alpha.",
+            "SLaM would trust hardly any label: alpha is at its lower bound for "
+            f"{trust.share_at_lower_bound:.0%} of the pool.",
         )
     if trust.unreachable_share > MANY_UNREACHABLE:
         yield _warning(
             "unreachable_k",
-            f"{trust.unreachable_share:.0%} of the pool needs a longer shortlist than the "
-            f"{numbers.stored} stored classes: store more classes per row.",
+            f"For {trust.unreachable_share:.0%} of the pool, the shortlist would be longer than "
+            f"the {numbers.stored} stored classes. Store more classes per row.",
         )
 
 

@@ -116,8 +116,8 @@ def compare_with_gold(
     """
     if len(val) < LEAST_ROWS:
         raise InputError(
-            f"{len(val)} gold rows are too few to compare students on: inputs need at least "
-            f"{LEAST_ROWS}."
+            f"{len(val)} gold rows are too few to compare students on; use at least {LEAST_ROWS}, "
+            "or leave out the inputs."
         )
     pool_inputs, pool_labels = _with_both(given, pool)
     joined = _joined([part for part in (given.gold, given.val, pool_inputs) if part is not None])
@@ -174,7 +174,7 @@ def _with_both(
 def _joined(parts: list[Inputs]) -> Inputs:
     kinds = {_kind(part) for part in parts}
     if len(kinds) > 1 or len({np.shape(part)[1:] for part in parts}) > 1:
-        raise InputError("the inputs of A, of V and of the pool must be of one kind and one shape.")
+        raise InputError("inputs, gold_inputs and pool_inputs must be of one kind and one shape.")
     if kinds == {"text"}:
         return [text for part in parts for text in part]
     if any(sp.issparse(part) for part in parts):

@@ -20,11 +20,15 @@ from noisyteacher.methods import (
 )
 
 _UNLIKELY = "SLaM is not likely to help here"
-_MIX_FORM = 'normalize="sum": of the three forms of the mix it made the best students on CIFAR-100.'
-_SHIFTED = (
-    "V is shifted against the pool. alpha(x) carries over only as far as equal margins mean equal "
-    "trust in both: draw V at random from the pool, and audit again."
+_MIX_FORM = (
+    'normalize="sum", because of the three ways to normalize the mix it made the best students on '
+    "CIFAR-100."
 )
+_SHIFTED = (
+    "The gold rows are not like the pool, so alpha(x) carries over only if equal margins mean "
+    "equal trust in both. Draw the gold rows at random from the pool, and audit again."
+)
+_NARROW = 0.005  # a band that is shown as 0.00
 _MISCALIBRATED = {"overconfident", "underconfident", "miscalibrated"}
 
 
@@ -70,7 +74,8 @@ def recommend(
         reasons.append(_SHIFTED)
     calibration = codes & {"calibrated", *_MISCALIBRATED}
     reasons += [_calibration_reason(numbers, code, bool(against)) for code in calibration]
-    reasons.append(_band_reason(numbers))
+    if numbers.curve.band_width >= _NARROW:
+        reasons.append(_band_reason(numbers))
     rescaled = bool(codes & _MISCALIBRATED) and found.temperature_helps(numbers)
     return Recommendation(
         distill=plain != GoldOnly(),
@@ -93,20 +98,21 @@ def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
     if numbers.comparison is not None and numbers.comparison.gold_is_enough:
         yield (
             GoldOnly(),
-            f"{_UNLIKELY}: linear students of both do no better than gold labels alone.",
+            f"{_UNLIKELY}: linear students trained on gold and teacher labels do no better than "
+            "those trained on gold labels alone.",
         )
     if found.nothing_trusted(numbers):
         yield (
             Calibrated(),
-            f"{_UNLIKELY}: nearly all of the pool is at the lower bound of alpha, where a label "
-            "names a shortlist at best. Calibrated labels say as much as the teacher knows.",
+            f"{_UNLIKELY}: alpha is at its lower bound for nearly all of the pool, where a label "
+            "names a shortlist at best. Calibrated labels pass on what the teacher does know.",
         )
     if found.is_leaked(numbers):
         yield (
             TaylorCE(2),
-            f"V looks leaked: replace it first. {_UNLIKELY}, because its noise model would learn "
-            "from rows that the teacher seems to know. Until then, use a robust loss that needs "
-            "no V.",
+            f"The gold rows look leaked: replace them first. {_UNLIKELY}, because its noise model "
+            "would be fitted on rows that the teacher seems to know. Until then, use a robust "
+            "loss, which needs no noise model.",
         )
     if found.is_nearly_perfect(numbers):
         yield (
@@ -116,54 +122,57 @@ def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
     if found.too_small(numbers):
         yield (
             TaylorCE(2),
-            f"{_UNLIKELY}: V is too small to tell which labels to trust. A robust loss needs no V.",
+            f"{_UNLIKELY}: there are too few gold rows to tell which labels to trust. A robust "
+            "loss needs no noise model.",
         )
 
 
 def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterator[str]:
     trust = numbers.trust
     where = (
-        "every label deserves the same trust"
+        "all its labels deserve the same trust"
         if found.all_alike(numbers)
         else "its margins show where"
     )
     yield (
-        f"SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of V and "
-        f"{where}: the pool's {trust.rows} labels are worth about "
+        f"SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of the "
+        f"gold rows, and {where}. The pool's {trust.rows} labels are worth about "
         f"{trust.effective_labels.value:.0f} gold labels."
     )
     if kind == "table":
         yield (
-            "Alone, at one pass per step. Inside Consistency, which adds noise to the columns, it "
-            "gained another point on embeddings of reviews and eight on scanned digits: try both, "
-            "as distill does."
+            "SLaM alone takes one pass per training step. Inside Consistency, which adds noise to "
+            "the columns, it gained another point on embeddings of reviews and eight points on "
+            "scanned digits, so try both, as distill does."
         )
     else:
         yield (
-            "Inside Consistency, which added the most of all methods on images and on reviews, at "
-            "two passes per step; alone if the student has no strong view."
+            "SLaM inside Consistency, which gained the most of all methods on images and on "
+            "reviews but takes two passes per training step. Use SLaM alone if the inputs have no "
+            "strong view."
         )
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:
         yield (
-            f"The teacher is broken on {first_few(broken)}: do not use its labels of a broken "
-            "class without a curve of their own, or check those rows yourself."
+            f"The labels {first_few(broken)} are often wrong: use them only with curves of their "
+            "own (per_class=True), or check those rows yourself."
         )
     if per_class:
         yield (
             "per_class=True, because labels of some classes deserve less trust than their margins "
-            "suggest; with it hard=True, because the soft labels share the teacher's bias."
+            "suggest; and hard=True, because the soft labels share the teacher's bias."
         )
         few = len(numbers.per_class.few_predicted)
         if few:
             yield (
-                f"{few} of {numbers.num_classes} classes have fewer than 50 predicted rows in V: "
-                "they share the pooled curve. A larger V would give them their own."
+                f"The teacher predicts {few} of {numbers.num_classes} classes for fewer than 50 "
+                "gold rows, so these classes share one curve. With more gold rows they would have "
+                "curves of their own."
             )
     yield (
-        f"lower_bound={numbers.lower_bound:g}: {trust.share_at_lower_bound.value:.0%} of the pool "
-        "is at this bound. At 0.5 such labels hardly influence the student; below 0.5 they would "
-        "push it away from the teacher."
+        f"lower_bound={numbers.lower_bound:g}: alpha is at this bound for "
+        f"{trust.share_at_lower_bound.value:.0%} of the pool. At 0.5 such labels hardly influence "
+        "the student; below 0.5 they would push it away from the teacher."
     )
 
 
@@ -171,36 +180,38 @@ def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
     if code == "calibrated":
         lead = "" if against else ": expect SLaM's lead over Vanilla to be small"
         return f"The teacher is calibrated, so plain soft labels are right on average{lead}."
-    slam = "" if against else "SLaM learns trust from V and takes the labels as they are; "
+    slam = (
+        "" if against else "SLaM measures trust on the gold rows and uses the labels as they are; "
+    )
     if not found.temperature_helps(numbers):
-        return f"The teacher is {code}: {slam}no temperature corrects them for other methods."
+        return f"The teacher is {code}: {slam}for other methods, no temperature corrects this."
     return (
         f"The teacher is {code}: {slam}a method without a noise model should see its labels at "
-        f"temperature {numbers.quality.temperature:.2f}, as Calibrated does."
+        f"temperature {numbers.quality.temperature:.2f}, as in Calibrated."
     )
 
 
 def _band_reason(numbers: Numbers) -> str:
     curve = numbers.curve
     return (
-        f"The band of alpha is {curve.band_width:.2f} wide on average; a V of about "
-        f"{curve.rows_to_halve_band} rows instead of {numbers.val_rows} would halve it."
+        f"The 95 % band around the alpha curve is {curve.band_width:.2f} wide on average; about "
+        f"{curve.rows_to_halve_band} gold rows instead of {numbers.val_rows} would halve it."
     )
 
 
 def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
     if numbers.num_classes == 2:
-        return 2, "k=2, as there are two classes."
+        return 2, "k=2, because there are two classes."
     unreachable = numbers.trust.unreachable_share
     if unreachable > found.MANY_UNREACHABLE:
         return (
             "level",
-            f'k="level", one shortlist for all: for {unreachable:.0%} of the pool k(x) lies beyond '
-            f"the {numbers.stored} stored classes.",
+            f'k="level", one length of shortlist for all rows, because k(x) lies beyond the '
+            f"{numbers.stored} stored classes for {unreachable:.0%} of the pool.",
         )
     return (
         "auto",
-        f'k="auto", a shortlist for each example: half of the pool has k(x) up to '
+        'k="auto", a length of shortlist for each row: the median of k(x) is '
         f"{numbers.trust.k_median:.0f}.",
     )
 

@@ -137,7 +137,7 @@ def audit(
     truth = class_numbers(y, store.classes)
     val_ids = store.ids if ids is None else _unique_ids(ids)
     if len(val_ids) != len(truth):
-        raise InputError(f"{len(truth)} true classes were given for {len(val_ids)} rows of V.")
+        raise InputError(f"{len(truth)} true classes were given for {len(val_ids)} gold rows.")
     labeled = np.arange(len(truth))
     if ids is not None:
         labeled = np.flatnonzero(labeled_rows(val_ids, store))
@@ -156,7 +156,9 @@ def audit(
             *_pool_inputs(pool_inputs, rest),
         )
     elif gold_inputs is not None or pool_inputs is not None:
-        raise InputError("gold_inputs and pool_inputs need inputs too: students are judged on V.")
+        raise InputError(
+            "gold_inputs and pool_inputs need inputs too, on which students are judged."
+        )
     case = Case(
         val=store if ids is None else store.take(val_ids[labeled]),
         y=truth[labeled],
@@ -179,8 +181,9 @@ def labeled_rows(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
     missing = ids[~found].tolist()
     if missing and not found.any():
         raise MissingIdsError(
-            f"None of the {len(ids)} gold ids has a teacher label: they begin with "
-            f"{first_few(missing, 2)}, the labels with {first_few(labels.ids.tolist(), 2)}."
+            f"None of the {len(ids)} gold ids has a teacher label. The first gold ids are "
+            f"{first_few(missing, 2)}, and the first ids of the labels "
+            f"{first_few(labels.ids.tolist(), 2)}."
         )
     if missing:
         warnings.warn(
@@ -206,7 +209,7 @@ def _given_pool(pool: LabelsOrProbs, labels: LabelsOrProbs, store: TeacherLabels
         raise InputError("labels and pool must both be TeacherLabels, or both probabilities.")
     made = _as_labels(pool, first_id=len(store))  # arrays have no ids: none may be shared
     if made.classes != store.classes:
-        raise InputError("the pool's labels have other classes than V's.")
+        raise InputError("the labels of the pool have other classes than those of the gold rows.")
     return made
 
 
@@ -230,7 +233,7 @@ def _pool(
 
 def _gold_inputs(inputs: Any, y: Any, store: TeacherLabels) -> tuple[Inputs | None, np.ndarray]:
     if (inputs is None) != (y is None):
-        raise InputError("gold_inputs and gold_y belong together: one of them is missing.")
+        raise InputError("gold_inputs and gold_y must be given together.")
     if inputs is None:
         return None, np.empty(0, np.int64)
     truth = class_numbers(y, store.classes)
@@ -271,9 +274,10 @@ def _summarize(audit: Audit) -> str:
 def _heading(numbers: Numbers) -> Iterator[str]:
     kept = "all" if numbers.stored == numbers.num_classes else f"top {numbers.stored}"
     yield f"Audit of the teacher {numbers.teacher or '(unnamed)'}"
-    pool = f"pool {numbers.pool_rows} rows" if numbers.pool_rows else "no pool"
-    yield f"V {numbers.val_rows} rows, {pool}, {kept} of {numbers.num_classes} classes"
-    yield f"(95 % intervals in brackets, from {numbers.replicates} bootstrap replicates of V)"
+    pool = f"{numbers.pool_rows} pool rows" if numbers.pool_rows else "no pool"
+    stored = f"{kept} of {numbers.num_classes} classes stored"
+    yield f"{numbers.val_rows} gold rows, {pool}, {stored}"
+    yield f"(95 % intervals in brackets, from {numbers.replicates} bootstrap samples of gold rows)"
 
 
 def _quality(numbers: Numbers) -> Iterator[str]:
@@ -283,7 +287,7 @@ def _quality(numbers: Numbers) -> Iterator[str]:
     for k in shown:
         yield _line(f"top-{k} accuracy", f"{quality.top_k[k]:.1%}")
     after = f"{quality.temperature:.2f}"
-    yield _line("temperature on V", after)
+    yield _line("best temperature", after)
     for name, label in (("log_loss", "log-loss"), ("brier", "Brier score"), ("ece", "ECE")):
         before, later = getattr(quality.before, name), getattr(quality.after, name)
         yield _line(label, f"{before:.3f}; at that temperature {later:.3f}")
@@ -291,24 +295,24 @@ def _quality(numbers: Numbers) -> Iterator[str]:
         for name in ("margin", "entropy"):
             pair = getattr(numbers.drift, name)
             yield _line(
-                f"{name}, V and pool",
+                f"{name}, gold and pool",
                 f"mean {pair.val_mean:.3f} and {pair.pool_mean:.3f}; distance "
                 f"{pair.distance:.3f}, p = {pair.p_value:.2g}",
             )
     if numbers.comparison is not None:
         yield _line("gold labels alone", f"{numbers.comparison.gold_only:.1%}")
         if numbers.comparison.student is not None:
-            yield _line("linear student of both", f"{numbers.comparison.student:.1%}")
+            yield _line("gold and teacher labels", f"{numbers.comparison.student:.1%}")
 
 
 def _trust(numbers: Numbers) -> Iterator[str]:
     curve, trust = numbers.curve, numbers.trust
-    yield "alpha by margin, from the least to the most confident of the pool"
+    yield "alpha by margin, from the least to the most confident label of the pool"
     for at in np.linspace(0, len(curve.margin) - 1, _MARGINS_SHOWN).round().astype(int).tolist():
         value, low, high = (column[at] for column in (curve.alpha, curve.low, curve.high))
         bar = "#" * round(30 * value)
         yield f"  {curve.margin[at]:.3f}  {value:.2f} ({low:.2f} to {high:.2f})  {bar}"
-    whose = "pool" if numbers.pool_rows else "V"
+    whose = "pool" if numbers.pool_rows else "gold"
     yield _line(f"{whose} at the lower bound", f"{trust.share_at_lower_bound:.1%}")
     yield _line("mean alpha", f"{trust.mean_alpha:.3f}")
     yield _line("worth in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
@@ -331,7 +335,7 @@ def _classes(numbers: Numbers) -> Iterator[str]:
 def _advice(recommendation: Recommendation) -> Iterator[str]:
     yield f"Recommendation: {recommendation.method!r}"
     if recommendation.without_views != recommendation.method:
-        yield f"  without two views: {recommendation.without_views!r}"
+        yield f"  for inputs without two views: {recommendation.without_views!r}"
     yield from (_item("-", reason) for reason in recommendation.reasons)
     yield _item("-", f"Compare with {', '.join(map(repr, recommendation.rivals))}.")
 
