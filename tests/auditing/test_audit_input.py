@@ -210,7 +210,7 @@ def test_ids_keep_their_kind(planted, tmp_path):
         ("id,label\nx1,yak\n", "'yak'"),
         ("id,label\nx1,\n", "has no labels"),
         ("id,label\n,cat\n", "1 empty"),
-        ("id,label,label\nx1,cat,dog\n", "several columns 'label'"),
+        ("id,label,label\nx1,cat,dog\n", "several columns named 'label'"),
         ("id,label\nx1,cat\nx2,3\n", "labels '3', which are not among the teacher's classes"),
         ("id,label\nx1,cat\nx1,dog\n", "repeated: 'x1'"),
         ("id,label\nx1\n", "cannot be read"),
@@ -254,7 +254,7 @@ def test_gold_is_the_same_in_every_format(tmp_path):
         gold = read_gold(tmp_path / f"v.{kind}", labels)
         assert gold.ids.tolist() == ids
         assert gold.y.tolist() == [1, 0, 2, 1]
-    with pytest.raises(InputError, match=r"v\.txt is no table: its name must end in \.csv"):
+    with pytest.raises(InputError, match=r"v\.txt is not a table: its name must end in \.csv"):
         read_gold(tmp_path / "v.txt", labels)
 
 
@@ -314,7 +314,7 @@ def test_minus_one_is_a_class_where_one_is_called_so(tmp_path, kind):
     assert read_gold(path, named).y.tolist() == [1, 0]
     with pytest.raises(InputError, match="give y as class names"):
         audit(named, np.array([-1, 1]))
-    with pytest.raises(InputError, match="called '-1', which are not their places"):
+    with pytest.raises(InputError, match="called '-1', which are not their positions"):
         audit(TeacherLabels.from_probs([1, 2], probs, ("bad", "-1")), np.array([-1, 0]))
     with pytest.warns(NoisyTeacherWarning, match="1 rows .* have no label"):
         other = read_gold(path, TeacherLabels.from_probs([1, 2], probs, ("0", "1")))

@@ -93,7 +93,7 @@ def test_tables_of_one_label_per_row(tmp_path: Path) -> None:
     probs = TeacherLabels.open(tmp_path / "a").probs
     np.testing.assert_allclose(probs, [[0.75, 0.25], [0.5, 0.5], [1, 0]], atol=1e-3)
     (tmp_path / "p.jsonl").write_text('{"id": 7, "label": "dog"}\n{"id": 8, "label": "cat"}\n')
-    with pytest.warns(NoisyTeacherWarning, match="Hard labels carry no doubts"):
+    with pytest.warns(NoisyTeacherWarning, match="Hard labels say nothing about uncertainty"):
         printed(tmp_path / "p.jsonl", "--out", tmp_path / "b")
     labels = TeacherLabels.open(tmp_path / "b")
     assert (labels.ids.tolist(), labels.probs.tolist()) == ([7, 8], [[0, 1], [1, 0]])
@@ -114,14 +114,14 @@ def test_the_summary_in_words(tmp_path: Path) -> None:
         result = run(*arguments, "--skip-bad", ANY)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        f"3 rows, 3 classes: {tmp_path / 'labels'}",
-        "positive 66.7%, negative 33.3%, neutral 0.0%",
-        "understood: 2 by logprobs",
-        "missing mass: 0.370 on average, above 0.5 in 1 rows (33.3%)",
-        "5 of 8 lines have no label: 1 refused, 2 error, 1 off-list, 1 bad line",
-        "most frequent answers without a class: 'Mixed' (1)",
-        "1 rows answered off-list, kept by their mass",
-        f"listed in {tmp_path / 'labels.rejected.jsonl'}",
+        f"Wrote 3 rows with 3 classes to {tmp_path / 'labels'}.",
+        "Most likely class: positive 66.7%, negative 33.3%, neutral 0.0%.",
+        "Answers understood: 2 by logprobs.",
+        "Missing mass: 0.370 on average, above 0.5 in 33.3% of the rows.",
+        "Lines without a label: 5 of 8 (1 refused, 2 error, 1 off-list, 1 bad line).",
+        "Most frequent answers without a class: 'Mixed' (1).",
+        "Answers without a class, labeled by their log-probabilities: 1.",
+        f"These examples are listed in {tmp_path / 'labels.rejected.jsonl'}.",
         f"Next: noisyteacher audit {tmp_path / 'labels'} --gold GOLD",
     ]
 
@@ -161,7 +161,7 @@ def test_what_the_command_line_refuses(tmp_path: Path) -> None:
     assert "--list-column can only be used with tables" in refused(
         BATCH, *TWO, "--list-column", "x", *out
     )
-    assert "not with logits" in refused(BATCH, *TWO, "--logits", *out)
+    assert "cannot be used with answers of an LLM" in refused(BATCH, *TWO, "--logits", *out)
     assert "1 ids were given, but" in refused(BATCH, *TWO, "--ids", tmp_path / "x.txt", *out)
     assert run("nowhere.jsonl", *TWO, *out).exit_code == 2
     assert not (tmp_path / "labels").exists()
@@ -308,10 +308,10 @@ def test_options_for_answers_are_refused_elsewhere(tmp_path: Path) -> None:
 def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
     result = run(FIXTURES / "plain.jsonl", *NEWS, "--out", tmp_path / "labels")
     assert result.stdout.splitlines()[2:-1] == [
-        "understood: 6 by class, 2 by JSON, 1 by prose",
-        "no log-probabilities: labels without a stated confidence are hard",
-        "1 ids have several answers; their shares count",
-        "missing mass: 0.000 on average, above 0.5 in 0 rows (0.0%)",
-        "1 of 10 lines have no label: 1 error",
-        f"listed in {tmp_path / 'labels.rejected.jsonl'}",
+        "Answers understood: 6 by class, 2 by JSON, 1 by prose.",
+        "Without log-probabilities, labels with no stated confidence are hard labels.",
+        "Ids with several answers, of which the mean is stored: 1.",
+        "Missing mass: 0.000 on average, above 0.5 in 0.0% of the rows.",
+        "Lines without a label: 1 of 10 (1 error).",
+        f"These examples are listed in {tmp_path / 'labels.rejected.jsonl'}.",
     ]

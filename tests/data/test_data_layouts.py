@@ -268,7 +268,7 @@ def test_class_numbers_of_a_csv_are_numbers(tmp_path: Path) -> None:
     labels = [*range(12), "", -1]
     lines = [f"{i},{label}" for i, label in enumerate(labels)]
     (tmp_path / "a.csv").write_text("\n".join(["a,label", *lines]))
-    with pytest.warns(NoisyTeacherWarning, match="'a' counts the rows"):
+    with pytest.warns(NoisyTeacherWarning, match="'a' numbers the rows"):
         data = load_dataset(tmp_path / "a.csv")
     assert data.y.tolist() == [*range(12), -1, -1]
     assert data.classes == tuple(str(c) for c in range(12))

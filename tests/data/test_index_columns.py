@@ -34,5 +34,5 @@ def test_an_index_with_a_name_is_told_by_the_files_metadata(tmp_path: Path) -> N
 
 def test_a_column_that_counts_rows_is_kept_with_a_word(tmp_path: Path) -> None:
     pa.csv.write_csv(pa.table({"row": [7, 8, 9, 10], **COLUMNS}), tmp_path / "t.csv")
-    with pytest.warns(NoisyTeacherWarning, match="'row' counts the rows"):
+    with pytest.warns(NoisyTeacherWarning, match="'row' numbers the rows"):
         assert load_dataset(tmp_path / "t.csv").features == ("row", "size")

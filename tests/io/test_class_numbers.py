@@ -59,5 +59,5 @@ def test_other_labels_are_refused(values: object, said: str) -> None:
 
 
 def test_numbers_are_refused_where_classes_are_called_by_other_numbers() -> None:
-    with pytest.raises(InputError, match="called '5', '1', which are not their places"):
+    with pytest.raises(InputError, match="called '5', '1', which are not their positions"):
         class_numbers([1, 0], ("5", "1"))

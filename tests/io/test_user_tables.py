@@ -70,7 +70,7 @@ def test_a_folder_called_like_a_partition_adds_no_column(tmp_path: Path) -> None
     [
         ("t.csv", b"", "t.csv is empty"),
         ("t.jsonl", b"\n \n", "t.jsonl is empty"),
-        ("t.csv", b"id,a,a\n1,2,3\n", "several columns 'a'"),
+        ("t.csv", b"id,a,a\n1,2,3\n", "several columns named 'a'"),
         ("t.csv", "id,a\n1,caf\xe9\n".encode("latin-1"), "'a' is not UTF-8"),
         ("t.csv", "id\ncaf\xe9\n".encode("latin-1"), "is not UTF-8"),
         ("t.csv", "id,caf\xe9\n1,2\n".encode("latin-1"), "is not UTF-8"),
@@ -83,15 +83,15 @@ def test_a_folder_called_like_a_partition_adds_no_column(tmp_path: Path) -> None
         ),
         ("t.jsonl", b'{"a": true}\n{"a": [1]}\n', r"'a' holds true or false and lists\.$"),
         ("t.jsonl", b'{"a": 18446744073709551615}\n', "'a' cannot be read: .* too large"),
-        ("t.parquet.gz", b"x", "t.parquet.gz is packed; unpack it first"),
-        ("t.csv.zip", b"x", "t.csv.zip is packed; unpack it first"),
+        ("t.parquet.gz", b"x", "t.parquet.gz is compressed; decompress it first"),
+        ("t.csv.zip", b"x", "t.csv.zip is compressed; decompress it first"),
         ("t.csv.gz", b"id,a\n1,2\n", "cannot be read as a table"),
-        ("t.jsonl.gz", b'{"id": 1}\n', "is not a whole gzip file"),
+        ("t.jsonl.gz", b'{"id": 1}\n', "is not a complete gzip file"),
         # Without a time, or each worker would collect a test of another name.
         (
             "t.jsonl.gz",
             gzip.compress(b'{"id": 1}\n' * 99, mtime=0)[:-9],
-            "is not a whole gzip file",
+            "is not a complete gzip file",
         ),
         ("t.jsonl", b'{"id": 1}\n{"id": \n', "line 2, is not JSON"),
         ("t.jsonl", b"[1]\n", "line 1, is not a JSON object"),

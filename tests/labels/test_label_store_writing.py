@@ -130,7 +130,9 @@ def test_a_disk_that_fills_up_within_a_part(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(store.pq, "write_table", fill_up)
-    message = r"store could not be written \(No space left on device\); nothing older is lost"
+    message = (
+        r"store could not be written \(No space left on device\); an older store there is unchanged"
+    )
     with pytest.raises(OSError, match=message) as error:
         NEW.save(tmp_path / "store", overwrite=True)
     assert error.value.errno == errno.ENOSPC

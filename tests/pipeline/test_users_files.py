@@ -266,7 +266,7 @@ def test_a_folder_of_parquet_files_keeps_its_columns_names(tmp_path: Path) -> No
 
 
 def test_repeated_columns_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="several columns 'a'"):
+    with pytest.raises(InputError, match="several columns named 'a'"):
         read_examples(write(tmp_path / "x.csv", "id,a,a,label", "1,2,3,b"))
 
 
@@ -318,7 +318,7 @@ def test_rows_of_packed_files_are_named_as_those_of_plain_ones(tmp_path: Path) -
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     found = read_examples(packed, labeled=False)
     assert (found.name, found.ids.tolist()) == ("pool", ["pool/0", "pool/1"])
-    with pytest.raises(InputError, match="is packed; unpack it first"):
+    with pytest.raises(InputError, match="is compressed; decompress it first"):
         read_examples(write(tmp_path / "pool.csv.zip", "x"))
 
 

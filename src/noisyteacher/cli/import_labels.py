@@ -373,31 +373,41 @@ def _in_words(summary: dict[str, Any]) -> str:
     top = sorted(per_class.items(), key=lambda item: -item[1])[:10]
     shares = ", ".join(f"{name} {count / rows:.1%}" for name, count in top)
     more = ", ..." if len(per_class) > len(top) else ""
-    lines = [f"{rows} rows, {len(per_class)} classes: {summary['store']}", f"{shares}{more}"]
+    lines = [
+        f"Wrote {rows} rows with {len(per_class)} classes to {summary['store']}.",
+        f"Most likely class: {shares}{more}.",
+    ]
     if "lines" not in summary:
         return "\n".join(lines)
     rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
-    lines.append(f"understood: {rules}" if rules else "no answer names a class by its text")
+    lines.append(
+        f"Answers understood: {rules}." if rules else "No text of an answer names a class."
+    )
     if "logprobs" not in summary["understood"]:
-        lines.append("no log-probabilities: labels without a stated confidence are hard")
+        lines.append("Without log-probabilities, labels with no stated confidence are hard labels.")
     if summary["several_answers"]:
-        lines.append(f"{summary['several_answers']} ids have several answers; their shares count")
+        lines.append(
+            f"Ids with several answers, of which the mean is stored: {summary['several_answers']}."
+        )
     above = summary["missing_above_half"]
     lines.append(
-        f"missing mass: {summary['missing_mean']:.3f} on average, "
-        f"above 0.5 in {above} rows ({above / rows:.1%})"
+        f"Missing mass: {summary['missing_mean']:.3f} on average, above 0.5 in {above / rows:.1%} "
+        "of the rows."
     )
     reasons = dict(summary["rejected"])
     if summary["bad_lines"]:
         reasons["bad line"] = summary["bad_lines"]
     if reasons:
         listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-        lines.append(f"{sum(reasons.values())} of {summary['lines']} lines have no label: {listed}")
+        lines.append(
+            f"Lines without a label: {sum(reasons.values())} of {summary['lines']} ({listed})."
+        )
     if summary["unmatched"]:
         common = ", ".join(f"{text!r} ({count})" for text, count in summary["unmatched"].items())
-        lines.append(f"most frequent answers without a class: {common}")
+        lines.append(f"Most frequent answers without a class: {common}.")
     if summary["off_list_but_kept"]:
-        lines.append(f"{summary['off_list_but_kept']} rows answered off-list, kept by their mass")
+        count = summary["off_list_but_kept"]
+        lines.append(f"Answers without a class, labeled by their log-probabilities: {count}.")
     if summary["rejected_file"]:
-        lines.append(f"listed in {summary['rejected_file']}")
+        lines.append(f"These examples are listed in {summary['rejected_file']}.")
     return "\n".join(lines)

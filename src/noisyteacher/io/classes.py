@@ -62,7 +62,8 @@ def _from_json(path: Path) -> ClassAnswers:
         return with_synonyms(dict.fromkeys(clean_classes(content), ()))
     if not isinstance(content, dict):
         raise InputError(
-            f"{path} must hold a list of class names or an object from each to a list."
+            f"{path} must hold a list of class names, or an object that maps each name to a "
+            "list of further answers."
         )
     synonyms = {}
     content.pop(UNMATCHED, None)
@@ -142,7 +143,7 @@ def class_numbers(
         raise InputError(f"{where} must hold class names or whole numbers, not {array.dtype}.")
     if classes is None:
         raise InputError(
-            f"{where} holds class names such as {listed[0]!r}, and the teacher's classes have no "
+            f"{where} holds class names such as {listed[0]!r}, but the teacher's classes have no "
             "names; give class numbers, or TeacherLabels that name the classes."
         )
     return label_numbers(listed, classes, where)
@@ -152,8 +153,8 @@ def _check_called_by_place(classes: Sequence[str], where: str) -> None:
     numbers = [name for name in classes if re.match(r"^-?[0-9]+$", name)]
     if numbers and list(classes) != [str(i) for i in range(len(classes))]:
         raise InputError(
-            f"{where} holds whole numbers, and classes are called {first_few(numbers)}, which are "
-            f"not their places; give {where} as class names."
+            f"{where} holds whole numbers, but classes are called {first_few(numbers)}, which are "
+            f"not their positions; give {where} as class names."
         )
 
 

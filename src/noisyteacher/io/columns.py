@@ -111,7 +111,7 @@ def _refuse_strings(table: Any, columns: Sequence[str], where: str) -> None:
         raise InputError(
             f"{where} has no column 'text', and {first_few(strings)} "
             f"{'holds' if len(strings) == 1 else 'hold'} strings; name the text column with "
-            "text_column= (--text-column), or drop or encode what is no text."
+            "text_column= (--text-column), or remove or encode the columns of strings."
         )
 
 
@@ -119,9 +119,9 @@ def _warn_of_answers(features: Sequence[str], label: str | None, where: str) -> 
     answers = [name for name in features if name in LABEL_COLUMNS]
     if label is not None and answers:
         warn(
-            f"{where}: the label is {label!r}, and {first_few(answers)}, by name a label too, is "
-            "used as a feature. If it tells the answer, drop it, or name the right label with "
-            "label_column= (--label-column)."
+            f"{where}: the label is {label!r}, and other columns with names of labels are used as "
+            f"features: {first_few(answers)}. If they give the answer away, remove them, or name "
+            "the right label with label_column= (--label-column)."
         )
 
 
@@ -140,8 +140,8 @@ def _warn_of_index(table: Any, index: Sequence[str], kept: Sequence[str], where:
     counting = [name for name in kept if _counts_rows(table[name])]
     if counting:
         warn(
-            f"{where}: {first_few(counting)} counts the rows, and is used as a feature. If it is "
-            "an id, name it with id_column= (--id-column), or drop it."
+            f"{where}: {first_few(counting)} numbers the rows, but is used as a feature. If it is "
+            "an id, name it with id_column= (--id-column), or remove it."
         )
 
 

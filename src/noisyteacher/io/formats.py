@@ -108,8 +108,8 @@ def _check_size(file: BinaryIO, size: int, where: str) -> None:
         not dtype.hasobject and math.prod(shape) * dtype.itemsize > size
     ):
         raise InputError(
-            f"{where} says that it holds an array of shape {shape}, but it has {size} bytes only; "
-            "it is damaged or not whole, so write it again."
+            f"{where} is damaged or incomplete: by its header it holds an array of shape {shape}, "
+            f"but it has only {size} bytes. Write it again."
         )
 
 
@@ -146,7 +146,7 @@ def line_blocks(path: Path) -> Iterator[LineBlock]:
                 yield LineBlock(number, lines)
                 number += len(lines)
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise InputError(f"{path} is not a whole gzip file: {error}") from error
+            raise InputError(f"{path} is not a complete gzip file: {error}") from error
 
 
 def _open(path: Path) -> BinaryIO:

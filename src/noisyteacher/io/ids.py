@@ -65,7 +65,7 @@ def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
         try:
             return np.array(listed, dtype=np.int64)
         except OverflowError:
-            raise InputError("integer ids must fit into 64 bits with a sign.") from None
+            raise InputError("integer ids must fit into signed 64-bit integers.") from None
     odd = [i for i in listed if isinstance(i, bool) or not isinstance(i, str | int | np.integer)]
     found = f"{odd[0]!r}" if odd else "a mix of both"
     raise InputError(f"ids must be all strings or all integers, got {found}.")
@@ -73,7 +73,7 @@ def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
 
 def _as_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError("integer ids must fit into 64 bits with a sign.")
+        raise InputError("integer ids must fit into signed 64-bit integers.")
     return array.astype(np.int64)
 
 

@@ -132,8 +132,8 @@ def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Seq
     kind = kind_of(path)
     if kind not in TABLES:
         if is_table(path):
-            raise InputError(f"{path} is packed; unpack it first.")
-        raise InputError(f"{path} is no table: its name must end in {', '.join(TABLES)}.")
+            raise InputError(f"{path} is compressed; decompress it first.")
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLES)}.")
     check_name(path)
     with _as_input_errors(path):
         if kind in PARQUET:
@@ -221,7 +221,7 @@ def _unpacked(path: Path) -> Any:
 def _check_names(names: Sequence[str], path: Path) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InputError(f"{path} has several columns {first_few(repeated)}.")
+        raise InputError(f"{path} has several columns named {first_few(repeated)}.")
 
 
 def _read_json_lines(path: Path, id_columns: Sequence[str]) -> Any:
@@ -393,7 +393,7 @@ def table_blocks(
     """A table's rows in order, some ten thousand at a time; ids in CSV files stay text."""
     kind = kind_of(path)
     if kind not in TABLES:
-        raise InputError(f"{path} is no table: its name must end in {', '.join(TABLES)}.")
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLES)}.")
     check_name(path)
     with _as_input_errors(path):
         if kind in PARQUET:

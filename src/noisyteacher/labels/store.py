@@ -73,7 +73,8 @@ def write(
         reason = error.strerror or error
         raise OSError(
             error.errno,
-            f"the label store {path} could not be written ({reason}); nothing older is lost",
+            f"the label store {path} could not be written ({reason}); an older store there is "
+            "unchanged",
         ) from error
 
 

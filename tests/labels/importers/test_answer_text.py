@@ -388,10 +388,10 @@ def test_options_of_a_multiple_choice_prompt(first: str, text: str, name: str) -
 
 def test_options_that_are_also_class_names_are_refused() -> None:
     with pytest.raises(
-        InputError, match=r"the choice 'A' would be 'B', and it is an answer of 'A'"
+        InputError, match=r"the choice 'A' stands for 'B', but it is also an answer of 'A'"
     ):
         AnswerReader(parse_classes("B,A"), first_choice="A")
-    with pytest.raises(InputError, match=r"the first choice is A, 1 or 0, not 'x'"):
+    with pytest.raises(InputError, match=r"choices .--choices. must be A, 1 or 0, not 'x'"):
         AnswerReader(parse_classes("B,A"), first_choice="x")
     same = AnswerReader(parse_classes("A,B"), first_choice="A")
     assert same.read("(B)").classes == (1,)

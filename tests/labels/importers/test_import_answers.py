@@ -140,7 +140,7 @@ def test_sampled_token_outside_the_list_counts() -> None:
 def test_same_answer_for_two_classes_is_refused() -> None:
     with pytest.raises(InputError, match=r"'yes' and 'no' have the same answer, 'Y\.'"):
         answers("yes", "no", yes="y", no="Y.")
-    with pytest.raises(InputError, match="nothing is left of the answer"):
+    with pytest.raises(InputError, match="holds nothing but white space and"):
         answers("...", "no")
 
 

@@ -237,7 +237,7 @@ def test_ids_of_two_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_nothing_usable_is_an_error_that_says_why(tmp_path: Path) -> None:
     path = written(tmp_path, batch_line("a", [("Mixed", {"Mixed": 0.9})]))
-    with pytest.raises(InputError, match=r"1 × off-list\): .*'positive', 'negative'.*'Mixed'"):
+    with pytest.raises(InputError, match=r"1 × off-list\)\. .*'positive', 'negative'; .*'Mixed'"):
         read(path)
     body = chat_body([("positive", {"positive": 1.0})])
     body["choices"][0]["logprobs"] = None
@@ -261,7 +261,7 @@ def test_synonyms_and_settings(tmp_path: Path) -> None:
     labels = read(path, classes=classes, settings=settings).labels
     assert labels.hard.tolist() == [1]
     assert (labels.k, labels.teacher, labels.revision) == (1, "me", "2")
-    with pytest.raises(InputError, match="not with logits"):
+    with pytest.raises(InputError, match="cannot be used with answers of an LLM"):
         read(path, settings=ImportSettings(logits=True))
 
 

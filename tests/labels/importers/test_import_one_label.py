@@ -54,7 +54,10 @@ def test_without_confidences_labels_are_one_hot_and_a_note_says_what_that_means(
 ) -> None:
     labels, note = noted(csv(tmp_path, HARD))
     assert labels.probs.tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert "Hard labels carry no doubts, so trust will be one number for all rows" in note
+    assert (
+        "Hard labels say nothing about uncertainty, so trust can only be measured for all rows"
+        in note
+    )
 
 
 def test_what_the_user_names_needs_no_note(tmp_path: Path) -> None:
@@ -184,11 +187,15 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         "'answer' has 200 different labels in 200 rows; name the classes",
     ),
     "repeated id": (HARD.replace("\nb", "\na"), {}, "ids must be unique; repeated: 'a'"),
-    "lists too": (HARD, {"label_column": "label", "list_column": "x"}, "not both: name one"),
+    "lists too": (
+        HARD,
+        {"label_column": "label", "list_column": "x"},
+        "a column of lists or a column of labels, not both",
+    ),
     "logits": (
         HARD,
         {"label_column": "label", "settings": ImportSettings(logits=True)},
-        "are no logits",
+        "cannot be used with labels and confidences",
     ),
     "another class": (
         SURE,
@@ -209,7 +216,7 @@ def test_decimals_in_a_typed_table_are_no_labels(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "y": [0.5, 1.5]}), tmp_path / "x.parquet")
     with pytest.raises(InputError, match="'y' holds double; labels are class names or whole"):
         import_table([tmp_path / "x.parquet"], label_column="y")
-    with pytest.raises(InputError, match=r"no two columns of prob.* \(--label-column\)"):
+    with pytest.raises(InputError, match=r"fewer than two columns of prob.* \(--label-column\)"):
         import_table([tmp_path / "x.parquet"])
 
 

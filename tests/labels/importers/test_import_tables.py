@@ -84,7 +84,7 @@ def test_lists_in_csv_are_json(tmp_path: Path) -> None:
     paths = csv(tmp_path, 'id,probs\n1,"[0.7, 0.3]"\n2,"[0.1, 0.9]"\n')
     np.testing.assert_allclose(import_table(paths, list_column="probs").probs, PROBS, atol=5e-4)
     paths = csv(tmp_path, 'id,probs\n1,"[0.7, 0.3]"\n2,often\n')
-    with pytest.raises(InputError, match="'probs' is not all JSON lists"):
+    with pytest.raises(InputError, match="'probs' does not hold only JSON lists"):
         import_table(paths, list_column="probs")
 
 
@@ -122,7 +122,7 @@ WRONG = {
     "one column": (
         "id,cat\na,0.5\n",
         None,
-        r"no two columns of prob.* classes= \(--classes\), .* list_column= \(--list-column\)",
+        r"fewer than two columns of prob.* classes= \(--classes\), .* list_column= \(--list-column\)",
     ),
     "not 1": (
         CSV.replace("0.7", "0.5"),
@@ -173,7 +173,7 @@ def test_classes_in_a_json_file(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("{", "is not JSON"),
-        ("3", "must hold a list of class names or an object"),
+        ("3", "must hold a list of class names, or an object"),
         ('{"cat": 3, "dog": []}', "the answers of 'cat' must be strings, got 3"),
         ('["cat", "cat"]', "classes must be unique; repeated: 'cat'"),
         ('["cat"]', "at least 2 classes"),
@@ -209,7 +209,7 @@ def test_ids_of_a_csv_are_numbers_only_where_they_are_written_so(tmp_path: Path)
 def test_columns_of_whole_numbers_are_not_dropped_in_silence(tmp_path: Path) -> None:
     path = tmp_path / "teacher.csv"
     path.write_text("id,a,b,c\n1,0.4,0.6,0\n2,0.7,0.3,0\n")
-    with pytest.warns(NoisyTeacherWarning, match="'c' hold other numbers"):
+    with pytest.warns(NoisyTeacherWarning, match="'c' do not hold decimals"):
         assert import_table([path]).classes == ("a", "b")
     path.write_text("id,a,b,c\n1,0.4,1.2,2\n2,0.7,-0.3,-1\n")
     with pytest.raises(InputError, match=r"name the classes: classes= \(--classes\)"):

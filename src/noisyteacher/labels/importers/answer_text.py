@@ -135,14 +135,15 @@ class AnswerReader:
             options = {str(number + int(first)): number for number in range(count)}
         else:
             raise InputError(
-                f"the first choice is A, 1 or 0, not {first!r}; letters do for 26 classes."
+                f"choices (--choices) must be A, 1 or 0, not {first!r}; letters are enough for "
+                "26 classes."
             )
         for option, number in options.items():
             other = self._spellings.find(option)
             if other not in (number, NO_CLASS):
                 raise InputError(
-                    f"the choice {option.upper()!r} would be {self._spellings.names[number]!r}, "
-                    f"and it is an answer of {self._spellings.names[other]!r} too."
+                    f"the choice {option.upper()!r} stands for {self._spellings.names[number]!r}, "
+                    f"but it is also an answer of {self._spellings.names[other]!r}."
                 )
         return options
 

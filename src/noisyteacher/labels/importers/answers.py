@@ -103,14 +103,14 @@ class Answers:
         text = _from_start(answer).rstrip(_WRAPPING)
         if not text:
             raise InputError(
-                f"nothing is left of the answer {answer!r} of class {name!r} when white space and "
-                "punctuation are set aside."
+                f"the answer {answer!r} of class {name!r} holds nothing but white space and "
+                "punctuation."
             )
         other = self._whole.setdefault(text, number)
         if other != number:
             raise InputError(
                 f"classes {self.names[other]!r} and {name!r} have the same answer, {answer!r}, "
-                "when case and punctuation are set aside."
+                "when case and punctuation are ignored."
             )
         for length in range(len(text)):
             self._beginnings.setdefault(text[:length], set()).add(number)

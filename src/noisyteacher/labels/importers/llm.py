@@ -104,7 +104,7 @@ def import_llm(
     """
     settings = settings or ImportSettings()
     if settings.logits:
-        raise InputError("answers of an LLM come with log-probabilities, not with logits.")
+        raise InputError("logits=True (--logits) cannot be used with answers of an LLM.")
     with RejectedList(rejected) as listed:
         lines = LineReader(classes, choices=choices, answer_key=answer_key)
         reader = _Reader(tuple(classes), lines, ids, skip_bad, listed)
@@ -310,8 +310,8 @@ class _Reader:
     def _skip(self, path: Path, number: int, problem: str) -> None:
         if not self._skip_bad:
             raise InputError(
-                f"{path}, line {number} {problem}; skip_bad=True (--skip-bad) would go on without "
-                "it."
+                f"{path}, line {number} {problem}; to skip such lines, use skip_bad=True "
+                "(--skip-bad)."
             )
         self._bad += 1
         self._listed.add(None, path, number, f"bad line: {problem}", "")
@@ -370,8 +370,8 @@ class _Reader:
             reasons = ", ".join(filter(None, (reasons, f"{self._bad} × bad line")))
         shown = first_few(list(self.unmatched())[:_SHOWN]) or "only errors and refusals"
         return (
-            f"none of {self._lines} lines has a label ({reasons}): the classes are "
-            f"{first_few(self._names)}, the answers {shown}."
+            f"none of {self._lines} lines has a label ({reasons}). The classes are "
+            f"{first_few(self._names)}; the answers are {shown}."
         )
 
     def why_too_few(self) -> str:
@@ -382,14 +382,14 @@ class _Reader:
             return ""
         common = ", ".join(f"{t!r} ({n})" for t, n in list(self.unmatched().items())[:_SHOWN])
         hints = {
-            CUT_OFF: "ask for more tokens where answers were cut off",
-            EMPTY: "look at the empty ones",
-            OFF_LIST: "give them as synonyms of the classes (--write-synonyms FILE makes a file to "
-            "fill in)",
+            CUT_OFF: "Allow longer answers, because many were cut off",
+            EMPTY: "Find out why answers are empty",
+            OFF_LIST: "Give them as synonyms of the classes (--write-synonyms FILE writes a file "
+            "to complete)",
         }
         hint = hints[max(hints, key=lambda reason: self._rejected[reason])]
         return (
             f"{lost} of {answers} answers name no class, more than a tenth, so no labels were "
-            f"made: {common}; {hint}, or go on without them: allow_rejected=True "
-            "(--allow-rejected)."
+            f"made. The most frequent of them: {common}. {hint}, or continue without them: "
+            "allow_rejected=True (--allow-rejected)."
         )

@@ -151,8 +151,8 @@ def read_labeled(
     if confidence_column is None:
         confidence = np.ones(len(y))
         told += (
-            ". Hard labels carry no doubts, so trust will be one number for all rows, or one per "
-            "class at best"
+            ". Hard labels say nothing about uncertainty, so trust can only be measured for all "
+            "rows together, or for each class"
         )
     else:
         confidence = _numbers(table[confidence_column])
@@ -162,8 +162,8 @@ def read_labeled(
     if below.any():
         warn(
             f"{where}: in {below.sum()} of {len(below)} rows {confidence_column!r} is below "
-            f"1/{len(known)}, so that other classes are more probable than the label; is it the "
-            "probability of the label, and not that of one class throughout?"
+            f"1/{len(known)}, so other classes are more probable than the label. Check that it is "
+            "the probability of the label, and not always that of the same class."
         )
     return LabeledRows(kept, spread(y, confidence, len(known)), known)
 
@@ -239,7 +239,7 @@ def _find_confidence(table: Any, label_column: str) -> tuple[str | None, str]:
             values = _numbers(table[name])
             if _in_range(values).all():
                 return name, told
-            told += f", {name!r} is not read because not all of it lies between 0 and 1"
+            told += f", {name!r} is not read because not all its values lie between 0 and 1"
             told += _percentages(values)
     return None, told
 

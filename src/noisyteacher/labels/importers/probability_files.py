@@ -128,8 +128,8 @@ def import_array(
     key = first_present(wanted, list(arrays))
     if key == "probs" and "logits" in arrays and not settings.logits:
         raise InputError(
-            f"{path} has both 'probs' and 'logits'; leave one of them out, or say that the logits "
-            "count: logits=True (--logits)."
+            f"{path} has both 'probs' and 'logits'; leave one of them out, or use the logits with "
+            "logits=True (--logits)."
         )
     if key is None:
         raise InputError(f"{path} has neither 'probs' nor 'logits', only {first_few(arrays)}.")
@@ -239,9 +239,9 @@ def _label_hint(columns: Sequence[str], taken: Sequence[str]) -> str:
 
 def _check_one_label(list_column: str | None, settings: ImportSettings) -> None:
     if list_column is not None:
-        raise InputError("a table has a column of lists or one of labels, not both: name one.")
+        raise InputError("name either a column of lists or a column of labels, not both.")
     if settings.logits:
-        raise InputError("labels and confidences are no logits: leave out logits= (--logits).")
+        raise InputError("logits=True (--logits) cannot be used with labels and confidences.")
 
 
 def _without_ids(table: Any, keys: Sequence[str]) -> Any:
@@ -299,14 +299,14 @@ def _class_columns(
             if pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
         ]
         if others and floats:
-            told = f"{where}: the columns {first_few(others, 10)} hold other numbers than decimals"
+            told = f"{where}: the columns {first_few(others, 10)} do not hold decimals"
             if logits:
                 raise InputError(f"{told}; name the classes: classes= (--classes).")
-            text = f"{told} and are not taken for classes; name the classes to change that."
+            text = f"{told} and are not used as classes; name the classes to change that."
             warn(text)
         if len(floats) < 2:
             raise InputError(
-                f"{where} has no two columns of probabilities among {listed}; name the "
+                f"{where} has fewer than two columns of probabilities among {listed}; name the "
                 "classes, classes= (--classes), the column of lists, list_column= "
                 "(--list-column), or the column of labels, label_column= (--label-column)."
             )
@@ -345,7 +345,7 @@ def _parsed(values: Any, column: str, where: str) -> Any:
             return pa.array(parsed, None if objects else pa.list_(pa.float64()))
         except (orjson.JSONDecodeError, pa.ArrowException, TypeError) as error:
             raise InputError(
-                f"{where}: the column {column!r} is not all JSON lists: {error}."
+                f"{where}: the column {column!r} does not hold only JSON lists: {error}."
             ) from error
     if not is_list(kind) and not pa.types.is_struct(kind):
         raise InputError(f"{where}: the column {column!r} holds {kind}, not lists of numbers.")
