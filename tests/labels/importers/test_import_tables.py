@@ -122,7 +122,7 @@ WRONG = {
     "one column": (
         "id,cat\na,0.5\n",
         None,
-        r"fewer than two columns of prob.* classes= \(--classes\), .* list_column= \(--list-column\)",
+        r"fewer than two columns .* classes= \(--classes\), .* list_column= \(--list-column\)",
     ),
     "not 1": (
         CSV.replace("0.7", "0.5"),
