@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench_rows import row
 
-from noisyteacher.bench import Recipe, protocol, teacher
+from noisyteacher.bench import Recipe, Row, protocol, teacher
 from noisyteacher.bench.bench_run import RunOptions, open_run
 from noisyteacher.bench.plan import planned_students
 from noisyteacher.bench.recipe import smoke
@@ -71,3 +72,22 @@ def test_the_strength_of_the_logistic_regression_is_chosen_on_s(
     np.testing.assert_array_equal(selection_y, dataset.y[parts.selection])
     best = max(row.curve, key=lambda point: point["selection"])
     assert row.accuracy["selected"] == best["test"]
+
+
+def test_the_page_shows_the_student_that_s_prefers_at_the_last_size() -> None:
+    recipe = small(labeled=(24, 48))
+    training = recipe.student_training
+
+    def judged(method: str, labeled: int, on_s: float, on_test: float) -> Row:
+        shape = {"recipe": recipe.name, "labeled": labeled, "epochs": training.epochs}
+        curve = [{"epoch": 1, "loss": 1.0, "selection": on_s, "test": on_test}]
+        return row(method, on_test, **shape, gold_repeat=training.gold_repeat, curve=curve)
+
+    rows = [
+        judged("Vanilla()", 48, on_s=60.0, on_test=90.0),
+        judged("SLaM()", 48, on_s=70.0, on_test=50.0),
+        judged("TaylorCE()", 24, on_s=80.0, on_test=95.0),
+        judged("GoldOnly()", 48, on_s=99.0, on_test=99.0),  # there is no teacher to compare with
+    ]
+    assert protocol._best_row(recipe, rows) == rows[1]
+    assert protocol._best_row(recipe, rows[3:]) is None
