@@ -16,7 +16,8 @@ from noisyteacher.bench.bench_run import RunOptions, open_run
 from noisyteacher.bench.plan import planned_students
 from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.methods import GoldOnly
+from noisyteacher.labels import TeacherLabels
+from noisyteacher.methods import Fidelity, GoldOnly, SLaM
 
 
 def small(**changes: Any) -> Recipe:
@@ -41,6 +42,23 @@ def test_the_teachers_accuracy_is_that_of_its_last_epoch(monkeypatch: pytest.Mon
         start = teacher.make_starting_point(run, 24, [run.split(24, 0)])
     assert start is not None
     assert start.teacher_accuracy == 71.0
+
+
+def test_labels_that_are_made_anew_keep_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    trained: Any = SimpleNamespace(job=SimpleNamespace(model=None), state={})
+    with open_run(small(), tmp_path, RunOptions(device="cpu")) as run:
+        extras = {"embedding": np.zeros((2, 3), np.float32)}
+        stored = TeacherLabels.from_probs(["a", "b"], np.full((2, 10), 0.1), extras=extras)
+        stored.save(run.labels_path(24))
+        monkeypatch.setattr(teacher, "label", lambda *_, **options: asked.update(options) or stored)
+        teacher._stored_labels(run, 24, trained, [SLaM()])
+        assert not asked  # the store has all that is needed
+        teacher._stored_labels(run, 24, trained, [Fidelity(1.0)])
+    assert asked["view_passes"] > 0
+    assert asked["embeddings"]
 
 
 def test_every_trial_has_a_seed_of_its_own() -> None:

@@ -16,6 +16,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.models import CustomModel, MobileNet, synchronize
 from noisyteacher.train import check_model, engine, train
 from noisyteacher.train.predict import label
+from noisyteacher.train.student_run import StudentRun
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +187,20 @@ def test_batch_norms_of_the_users_own_are_synchronized_too() -> None:
     ours = MobileNet(width=0.25).build()
     synchronize(ours)
     assert not any(type(module) is nn.SyncBatchNorm for module in ours.modules())
+
+
+def test_only_a_capture_that_is_impossible_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("current_stream", "set_stream", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, lambda *arguments: None)
+    run = object.__new__(StudentRun)
+    run.device = torch.device("cpu")
+
+    def capture() -> None:
+        raise RuntimeError(f"operation {told}\nmore lines")
+
+    monkeypatch.setattr(run, "capture", capture, raising=False)
+    told = "not permitted when stream is capturing"
+    assert run.try_capture() == f"operation {told}"
+    told = "failed for another reason"
+    with pytest.raises(RuntimeError, match="another reason"):
+        run.try_capture()
