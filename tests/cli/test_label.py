@@ -146,7 +146,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "labels.partial").is_dir()
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    assert "Going on with the finished shards" in again.stderr
+    assert "Continuing with the finished shards" in again.stderr
     assert "50 of 50 labeled" in again.stderr
     seen = (tmp_path / "seen.txt").read_text().split()
     # The first shard is not asked for again; the second, killed halfway, is.
@@ -203,7 +203,7 @@ def test_shards_of_other_files_are_not_used(
     gold = read_examples(files / "gold.csv", labeled=False)
     lines: list[str] = []
     label_files(teacher, [gold], tmp_path / "labels", shard_size=20, say=lines.append)
-    assert any("beginning anew" in line for line in lines)
+    assert any("starting over" in line for line in lines)
     assert TeacherLabels.open(tmp_path / "labels").ids.tolist() == gold.ids.tolist()
 
 

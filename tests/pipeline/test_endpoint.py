@@ -329,7 +329,7 @@ def test_a_stopped_labeling_goes_on_with_its_shards(server: Server, pool: Path) 
     server.answer, before = lambda text: "positive", len(server.requests)
     result = run(*arguments)
     assert result.exit_code == 0, result.exception
-    assert "Going on with the finished shards" in result.stderr
+    assert "Continuing with the finished shards" in result.stderr
     assert len(server.requests) - before == 21  # the estimate, and two shards of ten
     assert len(TeacherLabels.open(pool.with_name("labels"))) == 30
 

@@ -1,4 +1,4 @@
-"""A finished student is a teacher: label the pool anew by a few students, and train once more."""
+"""A finished student is a teacher: label the pool again by a few students, and train once more."""
 
 from __future__ import annotations
 

@@ -190,14 +190,14 @@ class _ShardFolder:
         """Go on with this plan's shards; those of another plan are removed."""
         path = self._folder / _PLAN
         if path.exists() and path.read_bytes() == self._plan:
-            say(f"Going on with the finished shards in {self._folder}.")
+            say(f"Continuing with the finished shards in {self._folder}.")
             return
         if self._folder.exists():
             # A kill while the plan was written leaves its temporary file.
             others = (e for e in self._folder.iterdir() if not e.name.startswith(f".{_PLAN}."))
             if not path.exists() and any(others):
                 raise InputError(f"{self._folder} is in the way and is not of a labeling; move it.")
-            say(f"The shards in {self._folder} belong to another labeling; beginning anew.")
+            say(f"The shards in {self._folder} belong to another labeling; starting over.")
             shutil.rmtree(self._folder)
         write_atomic(path, self._plan)
 

@@ -89,15 +89,15 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     run.say(f"Student: {run.spec!r}, solved to convergence.")
     if isinstance(run.inputs.featurizer, Tfidf):
         run.say(
-            "Texts are read as TF-IDF words; a sentence encoder often brings several points more: "
-            "--student embeddings --encoder FOLDER."
+            "Texts are represented by TF-IDF features. A sentence encoder is often several points "
+            "better: --student embeddings --encoder FOLDER."
         )
     save_audit(run, audit_teacher(task, run.say))
     shown = run.inputs.views().plain(run.tensors)
     rows = run.decision_rows(feature_matrix(shown, run.inputs.features))
     candidates = linear_candidates(methods)
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
-    run.say(f"{len(candidates)} candidates, {folds} folds, {judges} gold rows that judge.")
+    run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
     with ProgressDisplay(quiet=run.quiet) as display:
         shown_progress = _SolveProgress(run, display, candidates, folds * repeats)
         try:

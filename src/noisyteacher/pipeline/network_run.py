@@ -389,7 +389,7 @@ class _NetworkFit:
         run, task = self.run, self.task
         if run.minutes_left == 0:
             return None
-        run.say(f"Generation {generation}: students of {method!r} label the pool anew.")
+        run.say(f"Generation {generation}: students of {method!r} label the pool again.")
         return next_labels(
             Problem(self.data, task.ids, task.y, task.split, run.spec),
             method,

@@ -244,7 +244,7 @@ def load_student(folder: str | Path, student: ModelLike | None = None) -> Studen
         told = " ".join(line.strip() for line in str(error).splitlines()[:2])
         if student is not None and isinstance(error, RuntimeError):
             raise InputError(f"The weights in {folder} do not fit student=: {told}") from error
-        raise InputError(f"{folder} is damaged ({told}); save it anew.") from error
+        raise InputError(f"{folder} is damaged ({told}); save it again.") from error
 
 
 def _check_files(folder: Path, files: Any) -> None:

@@ -140,8 +140,9 @@ def make_task(given: ExampleSets, labels: TeacherLabels) -> Task:
     if measured >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
         rows_of = "rows of V" if len(task.split.val) else "gold rows"
         warn(
-            f"The teacher is right on all {measured} {rows_of}: it has probably seen them, and its "
-            "labels will be trusted too far; give val= (--val) with rows that it never saw."
+            f"The teacher is right on all {measured} {rows_of}: it was probably trained on them, "
+            "and its labels would be trusted too much; give val= (--val) with rows that it never "
+            "saw."
         )
     return task
 
@@ -202,7 +203,7 @@ def _measurable(gold: Dataset, labels: TeacherLabels) -> np.ndarray:
     usable = labels.has(gold.ids)
     if not usable.any():
         raise InputError(
-            f"None of the {len(gold)} gold ids has a teacher label, so nobody can tell how often "
+            f"None of the {len(gold)} gold ids has a teacher label, so it is unknown how often "
             "the teacher is right: label the gold file too, or give val= (--val). The file begins "
             f"with {first_few(gold.ids.tolist(), 2)}, the labels with "
             f"{first_few(labels.ids.tolist(), 2)}."
