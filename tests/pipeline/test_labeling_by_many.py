@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import label_teachers
@@ -21,7 +22,7 @@ from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Dataset
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.manifest import Manifest
-from noisyteacher.pipeline import read_examples
+from noisyteacher.pipeline import labeling, read_examples
 from noisyteacher.pipeline.labeling import LabeledShard, Shard, label_files, label_here
 from noisyteacher.pipeline.ray_labeling import RayWorkers
 from noisyteacher.pipeline.teachers import FunctionTeacher, open_teacher
@@ -81,6 +82,27 @@ def test_shares_make_the_store_of_one_process(tmp_path: Path, pool: Dataset) -> 
     again = label_files(teacher(), [pool], out, share=(2, 3), runner=run, **options)
     assert again == made[-1]
     assert asked[6:] == []
+
+
+def test_shards_that_a_kill_left_beside_their_store_are_removed(
+    tmp_path: Path, pool: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the store was written and before its shards were gone."""
+    out, left = tmp_path / "labels", tmp_path / "labels.partial"
+    with monkeypatch.context() as patch:
+        patch.setattr(labeling, "shutil", SimpleNamespace(rmtree=lambda *_, **options: None))
+        label_files(teacher(), [pool], out, shard_size=10)
+    assert any(left.glob("shard-*"))
+    (left / "plan.json").unlink()  # the first to be removed, sometimes
+    (tmp_path / "labels.lock").touch()
+    with pytest.raises(InputError, match="exists already"):
+        label_files(teacher(), [pool], out, shard_size=10)
+    assert [path.name for path in tmp_path.glob("*labels*")] == ["labels"]
+    # Those of another labeling stay.
+    (left / "shard-000000-0badcafe").mkdir(parents=True)
+    with pytest.raises(InputError, match="exists already"):
+        label_files(teacher(), [pool], out, shard_size=10)
+    assert left.exists()
 
 
 def test_only_one_of_two_last_processes_writes_the_store(tmp_path: Path, pool: Dataset) -> None:

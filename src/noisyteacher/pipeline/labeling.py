@@ -116,6 +116,7 @@ def label_files(
         _check_share(share, overwrite)
     out = Path(out)
     if share is None and out.exists() and not overwrite:
+        _remove_left_shards(out)
         raise InputError(f"{out} exists already; overwrite=True (--overwrite) would replace it.")
     sources = [teacher.arrange(source) for source in sources]
     if not any(map(len, sources)):
@@ -126,10 +127,35 @@ def label_files(
     run = runner or (lambda shards, size: label_here(teacher, shards, size, say))
     if share is not None:
         return _label_share(work, share, run, batch_size, on_progress, say)
-    with work.lock():
+    with _lock(out):
         work.open(say)
         work.label(range(len(work)), run, batch_size, on_progress)
         return work.finish(overwrite)
+
+
+def _lock(out: Path) -> contextlib.AbstractContextManager[None]:
+    name = out.with_name(f"{out.name}.lock")
+    return hold_lock(name, str(out), "choose another store with out= (--out)")
+
+
+def _partial(out: Path) -> Path:
+    return out.with_name(f"{out.name}.partial")
+
+
+def _token(plan: bytes) -> str:
+    return hashlib.sha256(plan).hexdigest()[:8]
+
+
+def _remove_left_shards(out: Path) -> None:
+    """Remove the shards of a labeling that was killed after it had written its store."""
+    folder, plan = _partial(out), out / _PLAN_IN_STORE
+    if not plan.exists() or not (folder.exists() or out.with_name(f"{out.name}.lock").exists()):
+        return
+    token = _token(plan.read_bytes())
+    with _lock(out):
+        shards = folder.glob("shard-*") if folder.exists() else ()
+        if all(f"-{token}" in shard.name for shard in shards):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_share(share: tuple[int, int], overwrite: bool) -> None:
@@ -162,7 +188,7 @@ def _label_share(
         return None
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(work.lock())
+            stack.enter_context(_lock(work.out))
         except InputError:
             say(f"Share {index} of {count} is done; another process writes the store.")
             return None
@@ -176,15 +202,10 @@ class _ShardFolder:
         self, out: Path, plan: bytes, pieces: list[tuple[Dataset, slice]], seed: int
     ) -> None:
         self.out, self._plan, self._pieces, self._seed = out, plan, pieces, seed
-        self._folder = out.with_name(f"{out.name}.partial")
-        self._token = hashlib.sha256(plan).hexdigest()[:8]
+        self._folder, self._token = _partial(out), _token(plan)
 
     def __len__(self) -> int:
         return len(self._pieces)
-
-    def lock(self) -> contextlib.AbstractContextManager[None]:
-        name = self.out.with_name(f"{self.out.name}.lock")
-        return hold_lock(name, str(self.out), "choose another store with out= (--out)")
 
     def open(self, say: Say) -> None:
         """Go on with this plan's shards; those of another plan are removed."""
