@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from toy import CLASSES, FEATURES, Everything, Net, PlainCE, TurnsNaN, make_toy, small
 
 from noisyteacher.models import CustomModel
-from noisyteacher.train import SGD, train
+from noisyteacher.train import SGD, engine, train
 from noisyteacher.train.distributed import Processes
 from noisyteacher.train.job import DeviceData
 from noisyteacher.train.student_run import StudentRun
@@ -138,3 +138,24 @@ def test_a_network_that_no_graph_can_hold_is_trained_without_one(capsys) -> None
         quiet=True,
     )
     assert ours.finished
+
+
+@pytest.mark.parametrize("method", [PlainCE(), Everything(every=1)])
+def test_windows_hold_what_the_device_would_hold(method, monkeypatch) -> None:
+    """One window of everything, against no window; four that are read ahead, against no graph."""
+    toy, config = make_toy(), small(3, precision="float32")
+
+    def trained(rows: int | None, captured: bool = True) -> dict[str, Tensor]:
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_window", lambda *_: rows)
+            if not captured:
+                patch.setattr(engine._Runner, "_capture", lambda *_: None)
+            job = toy.job("s", method, model=MODEL)
+            return train(job, toy.data, config, device="cuda", quiet=True)[0].state
+
+    for one, other in (
+        (trained(240), trained(None)),
+        (trained(60), trained(60, captured=False)),
+    ):
+        for name, value in other.items():
+            torch.testing.assert_close(one[name], value, rtol=1e-4, atol=1e-5, msg=name)

@@ -379,7 +379,13 @@ class StudentRun:
         return graph
 
     def join_stream(self) -> None:
-        """Wait, on the host, for this student's work."""
+        """Wait, on the host, for this student's work, and for what is read ahead for it.
+
+        Nothing is lost by the latter: the next window waits for it too. But a graph cannot be
+        captured while a thread copies.
+        """
+        if self.reader is not None:
+            self.reader.join()
         if self.stream is not None:
             self.stream.synchronize()
 

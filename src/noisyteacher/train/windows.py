@@ -122,10 +122,14 @@ class WindowReader:
         """Begin to read the rows that ``load`` will be asked for next."""
         self._reading = key, self._thread.submit(self._read, rows)
 
-    def load(self, key: object, rows: np.ndarray) -> None:
-        """Let ``inputs`` and ``columns`` begin with these rows of the pool."""
+    def join(self) -> None:
+        """Wait until nothing is being read."""
         if self._reading is not None:
             self._reading[1].result()
+
+    def load(self, key: object, rows: np.ndarray) -> None:
+        """Let ``inputs`` and ``columns`` begin with these rows of the pool."""
+        self.join()
         if self._reading is None or self._reading[0] != key:
             self._read(rows)
         self._reading = None
