@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +35,7 @@ from noisyteacher.cli.common import (
     wide_console,
 )
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.locks import rank
 
 if TYPE_CHECKING:
     from noisyteacher.bench import Recipe
@@ -291,7 +291,7 @@ def bench(
     row, such as another student, become part of the recipe's name in the rows. `noisyteacher bench
     tables FILES --out DIR` makes tables and figures from results files.
     """
-    say_first(f"Preparing {recipe}.", quiet=json or not _speaks())
+    say_first(f"Preparing {recipe}.", quiet=json or rank() > 0)
     if recipe == _TABLES:
         _make_tables(files or [], out or Path("results"), json)
         return
@@ -361,7 +361,7 @@ def _run(
         began = time.monotonic()
         tuning = tune_recipe(recipe, tune, folder, **options)
         if tuning.recipe is None:
-            if _speaks() and not json:
+            if rank() == 0 and not json:
                 typer.echo("The settings are not all tried yet. Run the same command to continue.")
             return
         recipe, notes = tuning.recipe, [str(method) for method in tuning.methods]
@@ -369,7 +369,7 @@ def _run(
             left = options["minutes"] - (time.monotonic() - began) / 60
             options["minutes"] = max(left, 1e-6)
     rows = run_recipe(recipe, folder, **options)
-    if not _speaks():
+    if rank() > 0:
         return
     if rows:
         record_command(folder, this_command(), notes)
@@ -409,7 +409,7 @@ def _show_plan(
     if tune is not None:
         recipe = read_tuning(recipe, tune, folder).recipe or recipe_of_grids(recipe, tune) or recipe
     made = make_plan(recipe, folder, RunOptions(**options))
-    if not _speaks():
+    if rank() > 0:
         return
     if json:
         typer.echo(json_line(made.as_json()))
@@ -418,11 +418,6 @@ def _show_plan(
     typer.echo(f"About {_duration(made.seconds)} in all; {made.done} students are finished.")
     typer.echo(f"Estimated from {made.source}.")
     typer.echo("Next: run the same command without --plan.")
-
-
-def _speaks() -> bool:
-    """Whether this process is the one of torchrun's that prints."""
-    return int(os.environ.get("RANK", "0")) == 0
 
 
 def _plan_table(plan: RunPlan) -> Any:

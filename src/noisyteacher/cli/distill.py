@@ -35,6 +35,7 @@ from noisyteacher.cli.common import (
     wide_console,
 )
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.locks import rank
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -268,7 +269,7 @@ def distill(
             "A teacher that was trained on the gold examples cannot be measured on them. Use "
             "--val to give labeled examples that it was not trained on."
         )
-    say = _quiet if json else _say
+    say = _quiet if json or rank() > 0 else _say
     settings = DistillSettings(
         student=named_student(student),
         methods=tuple(import_method(text) for text in method or ()),
@@ -288,7 +289,8 @@ def distill(
     with warnings_as_lines() as notes, ExitStack() as stack:
         if stream or told is not None:
             say(told or "The pool is read in shards.")
-            shards = out.with_name(f"{out.name}.stream")
+            # Each of torchrun's processes makes its own.
+            shards = out.with_name(f"{out.name}.stream{rank() or ''}")
             stack.callback(shutil.rmtree, shards, ignore_errors=True)
             task, settings = gather_streamed(
                 gold=gold,
@@ -316,6 +318,8 @@ def distill(
             )
         say(_sizes_in_words(task))
         done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
+    if rank() > 0:
+        return
     _show(done, out, notes, html, json)
     if open_page and not isinstance(done, Unfinished):
         typer.launch(str(html or out / "report.html"))

@@ -18,6 +18,11 @@ except ImportError:  # Windows: without it nothing is locked
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # some network file systems
 
 
+def rank() -> int:
+    """The number of this process among those that torchrun started; the first, 0, writes files."""
+    return int(os.environ.get("RANK", "0"))
+
+
 @contextmanager
 def hold_lock(path: str | Path, what: str, remedy: str) -> Iterator[None]:
     """Hold the lock file ``path``; refuse at once where another process holds it.

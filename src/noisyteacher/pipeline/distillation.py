@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.locks import rank
 from noisyteacher.core.machine import choose_device, hardware
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.models import TextEncoder
@@ -70,7 +71,7 @@ def _finish(run: Run, done: Distilled, where: str) -> None:
         student.spec = student.spec.build().spec
     student.about = done.about(where)
     folder = run.folder
-    if folder is None:
+    if folder is None or rank() > 0:
         return
     for row in done.rows(run.settings.seed, where):
         folder.append(row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ import orjson
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import remove_leftovers, write_atomic
 from noisyteacher.core.integrity import read_json, sealed_json
-from noisyteacher.core.locks import hold_lock
+from noisyteacher.core.locks import hold_lock, rank
 from noisyteacher.runs.rows import Row, append_row, read_rows
 
 AUDITS, COMMANDS = "audits", "story.json"
@@ -41,7 +40,7 @@ class RunFolder:
 
         The processes that torchrun starts for one run share the lock of the first.
         """
-        if int(os.environ.get("RANK", "0")) > 0:
+        if rank() > 0:
             yield
             return
         if self.path.exists() and not self.path.is_dir():
