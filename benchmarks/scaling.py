@@ -7,7 +7,7 @@ Made-up texts of 12 words in two classes and a teacher that is right on 80 % of 
 runs in a process of its own with one thread: ``import`` of an id and probabilities per line,
 ``label`` with a function that costs nothing, ``audit`` of the store, and ``distill --stream
 --student hashed`` with Taylor-CE. Seconds are processor seconds, so that a busy machine counts
-little; the start of Python and torch is measured apart and taken off.
+little; the start of Python alone is measured apart and taken off.
 
 ``--ray``: rows per second (on the clock, after the first shard) of one process and of one and two
 Ray workers of one core each, with a teacher that takes 1 ms of waiting a row.
