@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
 
 class Forked:
     """Work in a process of its own, which begins with everything that this one has imported.
@@ -24,9 +26,16 @@ class Forked:
 
     def __init__(self, work: Callable[[], object], log: Path) -> None:
         self.returncode: int | None = None
+        # A signal may come before the child is ready for it. As an exception it would leave the
+        # child in this process's own code, from here on a second time.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         self.pid = os.fork()
         if not self.pid:
-            _run_and_exit(work, log)
+            try:
+                _run_and_exit(work, log)
+            finally:
+                os._exit(1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
     def poll(self) -> int | None:
         """The exit status, once there is one."""
@@ -61,9 +70,10 @@ def _run_and_exit(work: Callable[[], object], log: Path) -> None:
             os.dup2(nothing.fileno(), 0)
             for stream in (1, 2):
                 os.dup2(file.fileno(), stream)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ENDING:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, usual)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         work()
         status = 0
     except SystemExit as end:

@@ -84,6 +84,7 @@ def test_a_killed_import_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
         env=workplace.environment() | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
+        timeout=600,
     )
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["problems"] for row in rows] == [[], []], done.stdout

@@ -1,4 +1,4 @@
-"""The floor: strengths judged on S, and the same function as a network."""
+"""The floor: strengths judged on S."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from noisyteacher.choose.floor import STRENGTHS, Floor, as_network, feature_matrix, fit_floor
-from noisyteacher.models import BagLinear, Linear
+from noisyteacher.choose.floor import STRENGTHS, Floor, feature_matrix, fit_floor
 
 
 def rows(count: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -32,32 +31,6 @@ def test_the_strength_is_chosen_on_s() -> None:
 
 def test_the_weaker_strength_wins_ties() -> None:
     assert Floor((), (80.0, 90.0, 90.0, 70.0)).best == 1
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("bags", [False, True])
-def test_a_network_is_the_same_function(classes: int, bags: bool) -> None:
-    x, y = rows(60, classes)
-    model = LogisticRegression(C=10.0).fit(x, y)
-    spec, state = as_network(model, classes, bags=bags)
-    assert spec == (BagLinear if bags else Linear)(5, classes)
-    network = spec.build()
-    network.load_state_dict(state)
-    inputs = torch.from_numpy(x)
-    shown = (torch.arange(5).repeat(60, 1), inputs) if bags else inputs
-    probs = network(shown).softmax(1).detach().numpy()
-    np.testing.assert_allclose(probs, model.predict_proba(x), atol=1e-5)
-
-
-def test_a_class_without_a_gold_example_is_never_predicted() -> None:
-    x, y = rows(60, 3)
-    model = LogisticRegression().fit(x[y != 1], y[y != 1])
-    spec, state = as_network(model, 3, bags=False)
-    network = spec.build()
-    network.load_state_dict(state)
-    probs = network(torch.from_numpy(x)).softmax(1).detach().numpy()
-    assert (probs[:, 1] < 1e-4).all()
-    np.testing.assert_array_equal(probs.argmax(1), model.predict(x))
 
 
 def test_bags_become_sparse_rows_of_their_own() -> None:

@@ -88,7 +88,7 @@ def test_rows_that_the_teacher_never_saw_tell_what_it_is_worth(seed: int) -> Non
 
 def test_a_teacher_that_has_seen_the_gold_rows_is_pointed_out() -> None:
     """Its pool labels carry the classes of held-out gold rows, so that all figures are too high."""
-    with pytest.warns(NoisyTeacherWarning, match="right on all 120 gold rows: it has probably"):
+    with pytest.warns(NoisyTeacherWarning, match="right on all 120 gold rows: it was probably"):
         student = distilled(trained_on_gold())
     assert stated(student) > accuracy_of(student.predict) + 0.02
     assert (

@@ -101,7 +101,7 @@ def test_images_in_folders_and_in_parquet_are_the_same(tmp_path: Path) -> None:
         (
             "gold.csv",
             "id,review,label\n1,x,y\n",
-            "'review' holds strings.*text_column=.*--text-column.*, or drop or encode",
+            "'review' holds strings.*text_column=.*--text-column.*, or remove or encode",
         ),
         (
             "gold.csv",

@@ -67,6 +67,8 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             return {"array": loaded}
         with loaded:
             return {key: loaded[key] for key in loaded.files}
+    except InputError:
+        raise
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         objects = "pickle" in str(error)  # NumPy advises to load such files unsafely
         reason = "it holds Python objects, or no array" if objects else str(error).rstrip(".")
