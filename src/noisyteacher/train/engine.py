@@ -327,9 +327,10 @@ class _Runner:
             selection, test = self._judge(last)
         history.curve.append(EpochRecord(epoch + 1, loss, selection, test))
         self.good = self.run.state()
+        # Before the checkpoint: after a kill between the two, the epoch is reported again, not lost.
+        self._report(history.curve[-1])
         if last or (epoch + 1) % config.checkpoint_every == 0:
             self.save()
-        self._report(history.curve[-1])
 
     def _judge(self, last: bool) -> tuple[float | None, float | None]:
         assert self.run is not None
