@@ -18,6 +18,7 @@ from noisyteacher.cli.common import (
     Open,
     Seed,
     TextColumn,
+    option,
     say_first,
     say_next,
     warnings_as_lines,
@@ -53,75 +54,56 @@ def audit(
     ],
     gold: Annotated[
         Path,
-        typer.Option(
+        option(
+            FILES,
+            "Examples with true labels that the teacher was not trained on: a .csv, .tsv, "
+            ".jsonl or .parquet file with the columns id and label.",
             exists=True,
             dir_okay=False,
-            help="Examples with true labels that the teacher was not trained on: a .csv, .tsv, "
-            ".jsonl or .parquet file with the columns id and label.",
-            rich_help_panel=FILES,
         ),
     ],
     pool: Annotated[
         Path | None,
-        typer.Option(
-            exists=True,
-            file_okay=False,
-            help="The label store of the pool, if it is separate.",
-            rich_help_panel=FILES,
+        option(
+            FILES, "The label store of the pool, if it is separate.", exists=True, file_okay=False
         ),
     ] = None,
     trained_on: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            FILES,
+            "Examples that the teacher may have been trained on: a file like --gold, or one "
+            "with ids alone.",
             exists=True,
             dir_okay=False,
-            help="Examples that the teacher may have been trained on: a file like --gold, or one "
-            "with ids alone.",
-            rich_help_panel=FILES,
         ),
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
-            help="The texts, numbers or images of the gold examples and, if you have them, of the "
+        option(
+            FILES,
+            "The texts, numbers or images of the gold examples and, if you have them, of the "
             "pool, so that students with and without the teacher's labels can be compared as "
             "distill does: a file with an id column, or a folder of images. Can be repeated.",
-            rich_help_panel=FILES,
         ),
     ] = None,
     embeddings: Annotated[
         bool,
-        typer.Option(
-            "--embeddings",
-            help="Use the embeddings in the label store in place of --inputs.",
-            rich_help_panel=FILES,
+        option(
+            FILES, "Use the embeddings in the label store in place of --inputs.", "--embeddings"
         ),
     ] = False,
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
     text_column: TextColumn = None,
     lower_bound: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="The lowest value that alpha may take in training.",
-            rich_help_panel=RUNNING,
-        ),
+        float, option(RUNNING, "The lowest value that alpha may take in training.", min=0, max=1)
     ] = 0.5,
     replicates: Annotated[
-        int,
-        typer.Option(
-            min=50,
-            help="The number of bootstrap samples behind the intervals.",
-            rich_help_panel=RUNNING,
-        ),
+        int, option(RUNNING, "The number of bootstrap samples behind the intervals.", min=50)
     ] = 1000,
     seed: Seed = 0,
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Write the audit as a page to this file.", rich_help_panel=OUTPUT),
-    ] = None,
+    html: Annotated[Path | None, option(OUTPUT, "Write the audit as a page to this file.")] = None,
     open_page: Open = False,
     json: Json = False,
 ) -> None:

@@ -28,6 +28,7 @@ from noisyteacher.cli.common import (
     Minutes,
     Open,
     json_line,
+    option,
     results_table,
     say_first,
     say_next,
@@ -60,226 +61,164 @@ def bench(
     ] = None,
     labeled: Annotated[
         str | None,
-        typer.Option(
-            help="The numbers of labeled examples to run, separated by commas, for example "
-            "5000,7500.",
-            rich_help_panel=STUDENTS,
+        option(
+            STUDENTS,
+            "The numbers of labeled examples to run, separated by commas, for example 5000,7500.",
         ),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="<method>",
-            help="A method to train, for example 'SLaM()' or 'my_losses:MyLoss(beta=2)'; the name"
+        option(
+            STUDENTS,
+            "A method to train, for example 'SLaM()' or 'my_losses:MyLoss(beta=2)'; the name"
             " of a set of methods, for example rivals; or several of these separated by "
             "semicolons. Can be given several times.",
-            rich_help_panel=STUDENTS,
+            metavar="<method>",
         ),
     ] = None,
     trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="The number of random splits to average over.",
-            rich_help_panel=STUDENTS,
-        ),
+        int | None, option(STUDENTS, "The number of random splits to average over.", min=1)
     ] = None,
     tune: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="<labeled>",
-            help="Choose the settings of every method that has a grid on the selection set, with "
+        option(
+            STUDENTS,
+            "Choose the settings of every method that has a grid on the selection set, with "
             "this number of labeled examples and at most four settings each, and use the best "
             "ones for all numbers of labeled examples and all trials.",
-            rich_help_panel=STUDENTS,
+            min=1,
+            metavar="<labeled>",
         ),
     ] = None,
     student: Annotated[
         str | None,
-        typer.Option(
-            help="The model to train, for example 'ResNetCifar(depth=20)', the folder of an "
+        option(
+            STUDENTS,
+            "The model to train, for example 'ResNetCifar(depth=20)', the folder of an "
             "encoder, or package.module:name for a network of your own, which is imported and "
             "run.",
-            rich_help_panel=STUDENTS,
         ),
     ] = None,
     second_generation: Annotated[
         str | None,
-        typer.Option(
-            help="Methods that are trained on the labels of finished students, separated by "
-            "semicolons.",
-            rich_help_panel=STUDENTS,
+        option(
+            STUDENTS,
+            "Methods that are trained on the labels of finished students, separated by semicolons.",
         ),
     ] = None,
     first: Annotated[
         str,
-        typer.Option(
-            help="With --second-generation: the method of the students that provide the labels.",
-            rich_help_panel=STUDENTS,
+        option(
+            STUDENTS,
+            "With --second-generation: the method of the students that provide the labels.",
         ),
     ] = "Consistency(SLaM())",
     first_students: Annotated[
         int,
-        typer.Option(
-            min=1,
-            help="With --second-generation: how many students provide the labels.",
-            rich_help_panel=STUDENTS,
-        ),
+        option(STUDENTS, "With --second-generation: how many students provide the labels.", min=1),
     ] = 2,
     teacher: Annotated[
-        str | None,
-        typer.Option(
-            help="The model of the teacher, in the same form as --student.",
-            rich_help_panel=TEACHER,
-        ),
+        str | None, option(TEACHER, "The model of the teacher, in the same form as --student.")
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(
-            help="A label store to use in place of the labels of a trained teacher.",
-            rich_help_panel=TEACHER,
-        ),
+        option(TEACHER, "A label store to use in place of the labels of a trained teacher."),
     ] = None,
     teacher_epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="How many epochs the teacher is trained for.",
-            rich_help_panel=TEACHER,
-        ),
+        int | None, option(TEACHER, "How many epochs the teacher is trained for.", min=1)
     ] = None,
     gold_weight_decay: Annotated[
         float | None,
-        typer.Option(
+        option(
+            TEACHER,
+            "The weight decay of the teacher and of pre-training (decoupled for Adam).",
             min=0,
-            help="The weight decay of the teacher and of pre-training (decoupled for Adam).",
-            rich_help_panel=TEACHER,
         ),
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="How many epochs the students are trained for. The learning-rate schedule is "
+        option(
+            TRAINING,
+            "How many epochs the students are trained for. The learning-rate schedule is "
             "scaled to match.",
-            rich_help_panel=TRAINING,
+            min=1,
         ),
     ] = None,
     pretrain_epochs: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="How many epochs the student is pre-trained on the labeled examples. With 0, "
+        option(
+            TRAINING,
+            "How many epochs the student is pre-trained on the labeled examples. With 0, "
             "students start from random weights.",
-            rich_help_panel=TRAINING,
+            min=0,
         ),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="The batch size of all models. For Adam, the learning rate is scaled with its "
+        option(
+            TRAINING,
+            "The batch size of all models. For Adam, the learning rate is scaled with its "
             "square root.",
-            rich_help_panel=TRAINING,
+            min=1,
         ),
     ] = None,
-    lr: Annotated[
-        float | None,
-        typer.Option(
-            help="The peak learning rate of the students.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
+    lr: Annotated[float | None, option(TRAINING, "The peak learning rate of the students.")] = None,
     weight_decay: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="The weight decay of the students (decoupled for Adam).",
-            rich_help_panel=TRAINING,
-        ),
+        option(TRAINING, "The weight decay of the students (decoupled for Adam).", min=0),
     ] = None,
     gold_repeat: Annotated[
         int | None,
-        typer.Option(
+        option(
+            TRAINING,
+            "How often each gold example is shown for every time that a pool example is shown.",
             min=1,
-            help="How often each gold example is shown for every time that a pool example is "
-            "shown.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="The folder of the data set, or the folder that holds it (default: "
-            "NOISYTEACHER_DATA).",
-            rich_help_panel=FILES,
+        option(
+            FILES,
+            "The folder of the data set, or the folder that holds it (default: NOISYTEACHER_DATA).",
         ),
     ] = None,
     cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder in which decoded images are kept.",
-            rich_help_panel=FILES,
-        ),
+        Path | None, option(FILES, "The folder in which decoded images are kept.")
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
+        option(
+            RUNNING,
+            "Run a tiny version that takes seconds, to test the set-up. Its numbers mean nothing.",
             "--quick",
-            help="Run a tiny version that takes seconds, to test the set-up. Its numbers mean "
-            "nothing.",
-            rich_help_panel=RUNNING,
         ),
     ] = False,
     plan: Annotated[
-        bool,
-        typer.Option(
-            "--plan",
-            help="Show what would run and for how long, and run nothing.",
-            rich_help_panel=RUNNING,
-        ),
+        bool, option(RUNNING, "Show what would run and for how long, and run nothing.", "--plan")
     ] = False,
     minutes: Minutes = None,
     device: Device = None,
-    cohort: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="How many students share a GPU at a time.",
-            rich_help_panel=RUNNING,
-        ),
-    ] = 8,
+    cohort: Annotated[int, option(RUNNING, "How many students share a GPU at a time.", min=1)] = 8,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="The random seed (default: the one of the recipe).",
-            rich_help_panel=RUNNING,
-        ),
+        int | None, option(RUNNING, "The random seed (default: the one of the recipe).", min=0)
     ] = None,
     track: Annotated[
         str | None,
-        typer.Option(
-            help="Where to log the training curves: tensorboard, wandb or mlflow, separated by "
-            "commas.",
-            rich_help_panel=RUNNING,
+        option(
+            RUNNING,
+            "Where to log the training curves: tensorboard, wandb or mlflow, separated by commas.",
         ),
     ] = None,
     allow_dirty: Annotated[
         bool,
-        typer.Option(
+        option(
+            RUNNING,
+            "Run even if the source of this package has uncommitted changes.",
             "--allow-dirty",
-            help="Run even if the source of this package has uncommitted changes.",
-            rich_help_panel=RUNNING,
         ),
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder of the run (default: runs/RECIPE).",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option(OUTPUT, "The folder of the run (default: runs/RECIPE).")
     ] = None,
     html: Html = None,
     open_page: Open = False,

@@ -33,71 +33,49 @@ COLUMNS = "Columns, classes and images"
 RUNNING = "Running"
 OUTPUT = "Output"
 
+
+def option(panel: str, text: str, *names: str, **settings: Any) -> Any:
+    """An option that `--help` shows in this panel with this text; the rest is typer's."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **settings)
+
+
 IdColumn = Annotated[
     str | None,
-    typer.Option(
-        help="The column that holds the ids. By default it is called id; a file without such a "
+    option(
+        COLUMNS,
+        "The column that holds the ids. By default it is called id; a file without such a "
         "column is numbered by row.",
-        rich_help_panel=COLUMNS,
     ),
 ]
 LabelColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="The column that holds the true labels (default: label).", rich_help_panel=COLUMNS
-    ),
+    str | None, option(COLUMNS, "The column that holds the true labels (default: label).")
 ]
 TextColumn = Annotated[
-    str | None,
-    typer.Option(help="The column that holds the texts (default: text).", rich_help_panel=COLUMNS),
+    str | None, option(COLUMNS, "The column that holds the texts (default: text).")
 ]
 ImageSize = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Resize all images to this height and width, in pixels.",
-        rich_help_panel=COLUMNS,
-    ),
+    int | None, option(COLUMNS, "Resize all images to this height and width, in pixels.", min=1)
 ]
 Device = Annotated[
     str | None,
-    typer.Option(
-        help="Where to compute: cpu, cuda or cuda:N (default: cuda if there is a GPU).",
-        rich_help_panel=RUNNING,
-    ),
+    option(RUNNING, "Where to compute: cpu, cuda or cuda:N (default: cuda if there is a GPU)."),
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(
-        min=0,
-        help="Stop cleanly after this many minutes. The same command continues the run.",
-        rich_help_panel=RUNNING,
+    option(
+        RUNNING, "Stop cleanly after this many minutes. The same command continues the run.", min=0
     ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option(
-        help="Write the page to this file (default: report.html in the folder of the run).",
-        rich_help_panel=OUTPUT,
-    ),
+    option(OUTPUT, "Write the page to this file (default: report.html in the folder of the run)."),
 ]
-Open = Annotated[
-    bool,
-    typer.Option("--open", help="Open the page in the browser at the end.", rich_help_panel=OUTPUT),
-]
-Seed = Annotated[int, typer.Option(min=0, help="The random seed.", rich_help_panel=RUNNING)]
+Open = Annotated[bool, option(OUTPUT, "Open the page in the browser at the end.", "--open")]
+Seed = Annotated[int, option(RUNNING, "The random seed.", min=0)]
 Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace the output if it exists already.", rich_help_panel=OUTPUT
-    ),
+    bool, option(OUTPUT, "Replace the output if it exists already.", "--overwrite")
 ]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Print the result as JSON and nothing else.", rich_help_panel=OUTPUT
-    ),
-]
+Json = Annotated[bool, option(OUTPUT, "Print the result as JSON and nothing else.", "--json")]
 
 _RENAMED = {"--methods": "--method", "--smoke": "--quick", "--batch": "--batch-size"}
 

@@ -16,6 +16,7 @@ from noisyteacher.cli.common import (
     Open,
     Seed,
     json_line,
+    option,
     say_first,
     say_next,
     text_table,
@@ -33,14 +34,9 @@ GOLD_ROWS = 50  # of the distillation
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="The folder for the results.", rich_help_panel=OUTPUT)
-    ] = Path("runs/demo"),
+    out: Annotated[Path, option(OUTPUT, "The folder for the results.")] = Path("runs/demo"),
     splits: Annotated[
-        int,
-        typer.Option(
-            min=1, help="The number of random splits behind the chart.", rich_help_panel=RUNNING
-        ),
+        int, option(RUNNING, "The number of random splits behind the chart.", min=1)
     ] = 10,
     seed: Seed = 0,
     html: Html = None,

@@ -27,6 +27,7 @@ from noisyteacher.cli.common import (
     Seed,
     TextColumn,
     json_line,
+    option,
     say_first,
     say_next,
     text_table,
@@ -54,170 +55,154 @@ EPILOG = """
 def distill(
     gold: Annotated[
         Path,
-        typer.Option(
-            help="Examples with true labels: a .csv, .tsv, .jsonl or .parquet file with the "
+        option(
+            FILES,
+            "Examples with true labels: a .csv, .tsv, .jsonl or .parquet file with the "
             "columns id, label, and either text or numbers; or a folder with one subfolder of "
             "images per class.",
-            rich_help_panel=FILES,
         ),
     ],
     pool: Annotated[
         Path,
-        typer.Option(
-            help="Examples of the same kind without labels. A label column in it is ignored.",
-            rich_help_panel=FILES,
-        ),
+        option(FILES, "Examples of the same kind without labels. A label column in it is ignored."),
     ],
     labels: Annotated[
         list[Path],
-        typer.Option(
-            metavar="<path>",
-            help="The teacher's labels of the pool and of the gold (or --val) examples: a label "
+        option(
+            FILES,
+            "The teacher's labels of the pool and of the gold (or --val) examples: a label "
             "store made by `import` or `label`, a .csv, .tsv or .parquet file of probabilities "
             "with ids, or a .npy file whose rows are the gold examples followed by the pool. Can "
             "be given several times.",
-            rich_help_panel=FILES,
+            metavar="<path>",
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            help="The folder of the run. The student is saved in its subfolder student/.",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "The folder of the run. The student is saved in its subfolder student/."),
     ],
     test: Annotated[
-        Path | None,
-        typer.Option(
-            help="Labeled examples that only measure the finished students.",
-            rich_help_panel=FILES,
-        ),
+        Path | None, option(FILES, "Labeled examples that only measure the finished students.")
     ] = None,
     val: Annotated[
         Path | None,
-        typer.Option(
-            help="Labeled examples that the teacher was not trained on. They are needed if the "
+        option(
+            FILES,
+            "Labeled examples that the teacher was not trained on. They are needed if the "
             "teacher was trained on the gold examples, and then only they measure the teacher.",
-            rich_help_panel=FILES,
         ),
     ] = None,
     selection: Annotated[
         Path | None,
-        typer.Option(
-            help="Labeled examples that students are compared on and never trained on. By default"
+        option(
+            FILES,
+            "Labeled examples that students are compared on and never trained on. By default"
             " the gold examples are used, in folds; for networks, a fifth of them is held out.",
-            rich_help_panel=FILES,
         ),
     ] = None,
     teacher_saw_gold: Annotated[
         bool,
-        typer.Option(
+        option(
+            TEACHER,
+            "The teacher was trained on the gold examples. This requires --val.",
             "--teacher-saw-gold",
-            help="The teacher was trained on the gold examples. This requires --val.",
-            rich_help_panel=TEACHER,
         ),
     ] = False,
     logits: Annotated[
         bool,
-        typer.Option(
-            "--logits",
-            help="The numbers in the --labels files are logits, not probabilities.",
-            rich_help_panel=TEACHER,
+        option(
+            TEACHER, "The numbers in the --labels files are logits, not probabilities.", "--logits"
         ),
     ] = False,
     student: Annotated[
         str,
-        typer.Option(
-            help="The model to train. For texts: linear, mlp, hashed, embeddings (with "
+        option(
+            STUDENTS,
+            "The model to train. For texts: linear, mlp, hashed, embeddings (with "
             "--encoder), or the name or folder of a Hugging Face encoder. For tables: "
             "linear or mlp. For images: resnet20, resnet56, mobilenet; resnet18 or resnet50 for "
             "photographs; embeddings (with --encoder). For a network of your own: "
             "package.module:name, which is imported and run.",
-            rich_help_panel=STUDENTS,
         ),
     ] = "auto",
     encoder: Annotated[
         str | None,
-        typer.Option(
-            help="The folder or name of the frozen Transformers encoder of texts or images for "
+        option(
+            STUDENTS,
+            "The folder or name of the frozen Transformers encoder of texts or images for "
             "--student embeddings.",
-            rich_help_panel=STUDENTS,
         ),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="<method>",
-            help="Train this method instead of the default ones, for example 'SLaM(hard=True)', "
+        option(
+            STUDENTS,
+            "Train this method instead of the default ones, for example 'SLaM(hard=True)', "
             "or one of your own, 'my_losses:MyLoss(beta=2)'. Can be given several times.",
-            rich_help_panel=STUDENTS,
+            metavar="<method>",
         ),
     ] = None,
     compare: Annotated[
         bool,
-        typer.Option(
-            "--compare",
-            help="Also train other methods for comparison: plain distillation, methods that need "
+        option(
+            STUDENTS,
+            "Also train other methods for comparison: plain distillation, methods that need "
             "no teacher, and the strongest alternatives.",
-            rich_help_panel=STUDENTS,
+            "--compare",
         ),
     ] = False,
     quick: Annotated[
         bool,
-        typer.Option(
+        option(
+            STUDENTS,
+            "Train only on gold labels alone and with the method that the audit recommends.",
             "--quick",
-            help="Train only on gold labels alone and with the method that the audit recommends.",
-            rich_help_panel=STUDENTS,
         ),
     ] = False,
     generations: Annotated[
         int,
-        typer.Option(
-            min=1,
-            help="With 2, the first students label the pool again and teach a second generation."
+        option(
+            STUDENTS,
+            "With 2, the first students label the pool again and teach a second generation."
             " This needs --val and --selection.",
-            rich_help_panel=STUDENTS,
+            min=1,
         ),
     ] = 1,
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="The number of folds in which gold examples are held out to compare students. The "
+        option(
+            TRAINING,
+            "The number of folds in which gold examples are held out to compare students. The "
             "default is 5 for linear students, and 1 for networks, which holds out a fifth of the "
             "gold examples once. Every fold trains each network once more.",
-            rich_help_panel=TRAINING,
+            min=1,
         ),
     ] = None,
     metric: Annotated[
-        str,
-        typer.Option(
-            help="What students are compared by: accuracy or macro_f1.",
-            rich_help_panel=TRAINING,
-        ),
+        str, option(TRAINING, "What students are compared by: accuracy or macro_f1.")
     ] = "accuracy",
     epochs: Annotated[
         int | None,
-        typer.Option(
+        option(
+            TRAINING,
+            "How many epochs each network is trained for. The default depends on the data.",
             min=1,
-            help="How many epochs each network is trained for. The default depends on the data.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     flip: Annotated[
         bool,
-        typer.Option(
-            help="Whether images may be mirrored during training. Use --no-flip for digits, "
+        option(
+            TRAINING,
+            "Whether images may be mirrored during training. Use --no-flip for digits, "
             "letters and anything else that has a left and a right.",
-            rich_help_panel=TRAINING,
         ),
     ] = True,
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="The class names of .npy probabilities, separated by commas, or a .json file "
+        option(
+            COLUMNS,
+            "The class names of .npy probabilities, separated by commas, or a .json file "
             "with a list of them.",
-            rich_help_panel=COLUMNS,
         ),
     ] = None,
     id_column: IdColumn = None,
@@ -226,20 +211,20 @@ def distill(
     image_size: ImageSize = None,
     stream: Annotated[
         bool | None,
-        typer.Option(
-            "--stream/--no-stream",
-            help="Read the pool in shards from disk (only texts, without --encoder). By default "
+        option(
+            TRAINING,
+            "Read the pool in shards from disk (only texts, without --encoder). By default "
             "this is done if the pool needs more than --max-memory.",
-            rich_help_panel=TRAINING,
+            "--stream/--no-stream",
         ),
     ] = None,
     max_memory: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="How many GB the pool may take in memory, and for networks on the device "
+        option(
+            TRAINING,
+            "How many GB the pool may take in memory, and for networks on the device "
             "(default: half of the machine's memory, 60 % of a GPU's).",
-            rich_help_panel=TRAINING,
+            min=0,
         ),
     ] = None,
     device: Device = None,

@@ -13,6 +13,7 @@ from noisyteacher.cli.common import (
     Json,
     Overwrite,
     json_line,
+    option,
     say_first,
 )
 from noisyteacher.core.errors import InputError
@@ -24,21 +25,21 @@ def export(
     folder: Annotated[
         Path, typer.Argument(metavar="STUDENT", help="The folder of a saved student.")
     ],
-    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.", rich_help_panel=OUTPUT)],
+    onnx: Annotated[Path, option(OUTPUT, "The ONNX file to write.")],
     student: Annotated[
         str | None,
-        typer.Option(
-            help="If the student is a network of your own: package.module:name, which is imported"
+        option(
+            STUDENTS,
+            "If the student is a network of your own: package.module:name, which is imported"
             " and run.",
-            rich_help_panel=STUDENTS,
         ),
     ] = None,
     with_encoder: Annotated[
         bool,
-        typer.Option(
+        option(
+            STUDENTS,
+            "If the student reads embeddings: write its encoder into the same file.",
             "--with-encoder",
-            help="If the student reads embeddings: write its encoder into the same file.",
-            rich_help_panel=STUDENTS,
         ),
     ] = False,
     overwrite: Overwrite = False,

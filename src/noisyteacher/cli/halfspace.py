@@ -19,6 +19,7 @@ from noisyteacher.cli.common import (
     Minutes,
     Seed,
     json_line,
+    option,
     say_first,
     text_table,
     wide_console,
@@ -35,55 +36,35 @@ _DEFAULT_OUT = Path("runs/halfspace")
 
 def halfspace(
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Run a small version that takes seconds, to try it out.",
-            rich_help_panel=RUNNING,
-        ),
+        bool, option(RUNNING, "Run a small version that takes seconds, to try it out.", "--quick")
     ] = False,
-    out: Annotated[
-        Path, typer.Option(help="The folder of the run.", rich_help_panel=OUTPUT)
-    ] = _DEFAULT_OUT,
+    out: Annotated[Path, option(OUTPUT, "The folder of the run.")] = _DEFAULT_OUT,
     shape: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="<shape>",
-            help="How the points are distributed: near-margin, ball, sphere or gaussian. Can be "
+        option(
+            STUDY,
+            "How the points are distributed: near-margin, ball, sphere or gaussian. Can be "
             "given several times.",
-            rich_help_panel=STUDY,
+            metavar="<shape>",
         ),
     ] = None,
     margin: Annotated[
-        float | None,
-        typer.Option(
-            help="The margin γ from which each sweep starts, in (0, 1].", rich_help_panel=STUDY
-        ),
+        float | None, option(STUDY, "The margin γ from which each sweep starts, in (0, 1].")
     ] = None,
     epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="The target error ε from which each sweep starts.", rich_help_panel=STUDY
-        ),
+        float | None, option(STUDY, "The target error ε from which each sweep starts.")
     ] = None,
     noise: Annotated[
-        float | None,
-        typer.Option(
-            help="The noise rate η from which each sweep starts, below ½.", rich_help_panel=STUDY
-        ),
+        float | None, option(STUDY, "The noise rate η from which each sweep starts, below ½.")
     ] = None,
     runs: Annotated[
-        int | None,
-        typer.Option(help="The number of independent runs per learner.", rich_help_panel=STUDY),
+        int | None, option(STUDY, "The number of independent runs per learner.")
     ] = None,
     max_steps: Annotated[
-        int | None,
-        typer.Option(help="The most samples that one run may use.", rich_help_panel=STUDY),
+        int | None, option(STUDY, "The most samples that one run may use.")
     ] = None,
     seed: Seed = 0,
-    device: Annotated[
-        str, typer.Option(help="Where to compute: cpu or cuda.", rich_help_panel=RUNNING)
-    ] = "cpu",
+    device: Annotated[str, option(RUNNING, "Where to compute: cpu or cuda.")] = "cpu",
     minutes: Minutes = None,
     json: Json = False,
 ) -> None:

@@ -17,6 +17,7 @@ from noisyteacher.cli.common import (
     IdColumn,
     Json,
     Overwrite,
+    option,
     say_first,
     say_next,
 )
@@ -52,133 +53,110 @@ def import_labels(
             "of probabilities or labels (.csv, .tsv, .jsonl, .parquet); or arrays (.npy, .npz).",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="The folder of the new label store.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, option(OUTPUT, "The folder of the new label store.")],
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="The class names, separated by commas, or a .json file with the names and their "
+        option(
+            COLUMNS,
+            "The class names, separated by commas, or a .json file with the names and their "
             "synonyms.",
-            rich_help_panel=COLUMNS,
         ),
     ] = None,
     ids: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            COLUMNS,
+            "The ids of the rows: a .npy file, or a text file with one id per line.",
             exists=True,
             dir_okay=False,
-            help="The ids of the rows: a .npy file, or a text file with one id per line.",
-            rich_help_panel=COLUMNS,
         ),
     ] = None,
     id_column: IdColumn = None,
     label_column: Annotated[
         str | None,
-        typer.Option(
-            help="Tables with one label per row: the column that holds the label (default: label,"
+        option(
+            COLUMNS,
+            "Tables with one label per row: the column that holds the label (default: label,"
             " prediction or a similar name).",
-            rich_help_panel=COLUMNS,
         ),
     ] = None,
     confidence_column: Annotated[
         str | None,
-        typer.Option(
-            help="Tables with one label per row: the column that holds its probability, from 0 to"
+        option(
+            COLUMNS,
+            "Tables with one label per row: the column that holds its probability, from 0 to"
             " 1 (default: confidence, probability or score).",
-            rich_help_panel=COLUMNS,
         ),
     ] = None,
     list_column: Annotated[
         str | None,
-        typer.Option(
-            help="Tables: the column that holds a list with one value per class.",
-            rich_help_panel=COLUMNS,
-        ),
+        option(COLUMNS, "Tables: the column that holds a list with one value per class."),
     ] = None,
     int_ids: Annotated[
         bool,
-        typer.Option(
-            "--int-ids",
-            help="Read the ids as whole numbers, even if they are stored as text.",
-            rich_help_panel=COLUMNS,
+        option(
+            COLUMNS, "Read the ids as whole numbers, even if they are stored as text.", "--int-ids"
         ),
     ] = False,
     logits: Annotated[
-        bool,
-        typer.Option(
-            "--logits",
-            help="The numbers are logits, not probabilities.",
-            rich_help_panel=TEACHER,
-        ),
+        bool, option(TEACHER, "The numbers are logits, not probabilities.", "--logits")
     ] = False,
     temperature: Annotated[
         float | None,
-        typer.Option(
-            help="The teacher's temperature. Logits are divided by it; otherwise it is only "
+        option(
+            TEACHER,
+            "The teacher's temperature. Logits are divided by it; otherwise it is only "
             "recorded in the store.",
-            rich_help_panel=TEACHER,
         ),
     ] = None,
     teacher: Annotated[
-        str | None,
-        typer.Option(
-            help="The name of the teacher, recorded in the store.", rich_help_panel=TEACHER
-        ),
+        str | None, option(TEACHER, "The name of the teacher, recorded in the store.")
     ] = None,
     revision: Annotated[
-        str | None,
-        typer.Option(
-            help="The revision of the teacher, recorded in the store.", rich_help_panel=TEACHER
-        ),
+        str | None, option(TEACHER, "The revision of the teacher, recorded in the store.")
     ] = None,
     choices: Annotated[
         str | None,
-        typer.Option(
-            help="For multiple-choice prompts whose options are the classes in order: the name of"
+        option(
+            ANSWERS,
+            "For multiple-choice prompts whose options are the classes in order: the name of"
             " the first option (A, 1 or 0).",
-            rich_help_panel=ANSWERS,
         ),
     ] = None,
     answer_key: Annotated[
         str | None,
-        typer.Option(
-            help="For answers in JSON: the key that holds the class (default: label, class or a "
+        option(
+            ANSWERS,
+            "For answers in JSON: the key that holds the class (default: label, class or a "
             "similar name).",
-            rich_help_panel=ANSWERS,
         ),
     ] = None,
     write_synonyms: Annotated[
         Path | None,
-        typer.Option(
-            dir_okay=False,
-            help="Write the most frequent answers that name no class to this .json file. Complete"
+        option(
+            ANSWERS,
+            "Write the most frequent answers that name no class to this .json file. Complete"
             " it and pass it as --classes.",
-            rich_help_panel=ANSWERS,
+            dir_okay=False,
         ),
     ] = None,
     allow_rejected: Annotated[
         bool,
-        typer.Option(
+        option(
+            ANSWERS,
+            "Write the store even if more than a tenth of the answers name no class.",
             "--allow-rejected",
-            help="Write the store even if more than a tenth of the answers name no class.",
-            rich_help_panel=ANSWERS,
         ),
     ] = False,
     skip_bad: Annotated[
         bool,
-        typer.Option(
-            "--skip-bad",
-            help="Skip lines that cannot be read instead of stopping at them.",
-            rich_help_panel=ANSWERS,
+        option(
+            ANSWERS, "Skip lines that cannot be read instead of stopping at them.", "--skip-bad"
         ),
     ] = False,
     k: Annotated[
         int | None,
-        typer.Option(
-            help="How many of the most likely classes to store per row (default: all).",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "How many of the most likely classes to store per row (default: all)."),
     ] = None,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -309,8 +287,8 @@ def _kind(files: list[Path], one_label: bool, names: ClassAnswers | None) -> str
 def _only_for_answers(**options: object) -> None:
     for name, value in options.items():
         if value:
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} can only be used with answers of an LLM (.jsonl, .json).")
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} can only be used with answers of an LLM (.jsonl, .json).")
 
 
 def _check_options(kind: str, list_column: str | None, one_label: bool) -> None:

@@ -20,6 +20,7 @@ from noisyteacher.cli.common import (
     Overwrite,
     TextColumn,
     json_line,
+    option,
     say_first,
     say_next,
 )
@@ -63,215 +64,171 @@ def label(
             help="The files or folders to label: .csv, .jsonl, .parquet, .npz, or image folders."
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="The folder of the new label store.", rich_help_panel=OUTPUT)
-    ],
+    out: Annotated[Path, option(OUTPUT, "The folder of the new label store.")],
     csv: Annotated[
         Path | None,
-        typer.Option(
-            help="Also write a CSV file with the columns id, label and probability.",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "Also write a CSV file with the columns id, label and probability."),
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option(
-            help="How many of the most likely classes to store per row (default: all).",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "How many of the most likely classes to store per row (default: all)."),
     ] = None,
     embeddings: Annotated[
         bool,
-        typer.Option(
+        option(
+            OUTPUT,
+            "Also store the activations of the penultimate layer, which VID needs.",
             "--embeddings",
-            help="Also store the activations of the penultimate layer, which VID needs.",
-            rich_help_panel=OUTPUT,
         ),
     ] = False,
     view_passes: Annotated[
         int,
-        typer.Option(
-            min=0,
-            help="Also store the mean and the deviation of the predictions over this many random "
+        option(
+            OUTPUT,
+            "Also store the mean and the deviation of the predictions over this many random "
             "crops. UPS and Fidelity need them; 10 is usual.",
-            rich_help_panel=OUTPUT,
+            min=0,
         ),
     ] = 0,
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="The class names, separated by commas, or a .json file with a list of them. They"
+        option(
+            COLUMNS,
+            "The class names, separated by commas, or a .json file with a list of them. They"
             " name the columns of a function's logits, or rename the classes of a model.",
-            rich_help_panel=COLUMNS,
         ),
     ] = None,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
     label_column: Annotated[
         str | None,
-        typer.Option(
-            help="A column of true labels, which is hidden from the model (default: label).",
-            rich_help_panel=COLUMNS,
+        option(
+            COLUMNS, "A column of true labels, which is hidden from the model (default: label)."
         ),
     ] = None,
     image_size: ImageSize = None,
     student: Annotated[
         str | None,
-        typer.Option(
-            help="If the folder holds a network of your own: package.module:name, which is "
+        option(
+            RUNNING,
+            "If the folder holds a network of your own: package.module:name, which is "
             "imported and run.",
-            rich_help_panel=RUNNING,
         ),
     ] = None,
     max_length: Annotated[
         int,
-        typer.Option(
-            min=1,
-            help="The most tokens per text that a Hugging Face classifier reads.",
-            rich_help_panel=RUNNING,
-        ),
+        option(RUNNING, "The most tokens per text that a Hugging Face classifier reads.", min=1),
     ] = 256,
     batch_size: Annotated[
         int,
-        typer.Option(
+        option(
+            RUNNING,
+            "How many examples are labeled at a time. It is halved if memory runs out.",
             min=1,
-            help="How many examples are labeled at a time. It is halved if memory runs out.",
-            rich_help_panel=RUNNING,
         ),
     ] = 256,
     shard_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="How many examples are saved at a time, and can be lost if the command is killed"
+        option(
+            RUNNING,
+            "How many examples are saved at a time, and can be lost if the command is killed"
             " (default: 8192; for openai: 256).",
-            rich_help_panel=RUNNING,
+            min=1,
         ),
     ] = None,
     device: Device = None,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, help="The random seed of the crops.", rich_help_panel=RUNNING),
-    ] = 0,
+    seed: Annotated[int, option(RUNNING, "The random seed of the crops.", min=0)] = 0,
     base_url: Annotated[
         str | None,
-        typer.Option(
-            help="The address of the endpoint, up to /v1 (default: OPENAI_BASE_URL, or OpenAI).",
-            rich_help_panel=LLM,
+        option(
+            LLM, "The address of the endpoint, up to /v1 (default: OPENAI_BASE_URL, or OpenAI)."
         ),
     ] = None,
     key_variable: Annotated[
-        str,
-        typer.Option(help="The environment variable that holds the API key.", rich_help_panel=LLM),
+        str, option(LLM, "The environment variable that holds the API key.")
     ] = "OPENAI_API_KEY",
     prompt: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            LLM,
+            "A text file with the prompt, in which {text}, {classes} and {examples} are replaced.",
             exists=True,
             dir_okay=False,
-            help="A text file with the prompt, in which {text}, {classes} and {examples} are "
-            "replaced.",
-            rich_help_panel=LLM,
         ),
     ] = None,
     examples: Annotated[
         Path | None,
-        typer.Option(
-            help="A file of labeled examples, some of which are shown in the prompt.",
-            rich_help_panel=LLM,
-        ),
+        option(LLM, "A file of labeled examples, some of which are shown in the prompt."),
     ] = None,
     shots: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="How many labeled examples of each class are shown in the prompt.",
-            rich_help_panel=LLM,
-        ),
+        int, option(LLM, "How many labeled examples of each class are shown in the prompt.", min=1)
     ] = 2,
-    concurrency: Annotated[
-        int,
-        typer.Option(min=1, help="How many requests are sent at a time.", rich_help_panel=LLM),
-    ] = 8,
+    concurrency: Annotated[int, option(LLM, "How many requests are sent at a time.", min=1)] = 8,
     requests_per_minute: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            help="The most requests that are sent per minute (default: no limit).",
-            rich_help_panel=LLM,
-        ),
+        option(LLM, "The most requests that are sent per minute (default: no limit).", min=0.001),
     ] = None,
     retries: Annotated[
-        int,
-        typer.Option(
-            min=0, help="How often a request that failed is sent again.", rich_help_panel=LLM
-        ),
+        int, option(LLM, "How often a request that failed is sent again.", min=0)
     ] = 6,
     max_tokens: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="The most tokens in an answer. Reasoning models need many.",
-            rich_help_panel=LLM,
-        ),
+        int, option(LLM, "The most tokens in an answer. Reasoning models need many.", min=1)
     ] = 32,
     price: Annotated[
         str | None,
-        typer.Option(
-            help="The prices of a million input tokens and of a million output tokens, for "
+        option(
+            LLM,
+            "The prices of a million input tokens and of a million output tokens, for "
             "example 0.15,0.60.",
-            rich_help_panel=LLM,
         ),
     ] = None,
     estimate: Annotated[
         bool,
-        typer.Option(
-            "--estimate",
-            help="Estimate the tokens, the time and the cost, and send no request.",
-            rich_help_panel=LLM,
+        option(
+            LLM, "Estimate the tokens, the time and the cost, and send no request.", "--estimate"
         ),
     ] = False,
     allow_rejected: Annotated[
         bool,
-        typer.Option(
+        option(
+            LLM,
+            "Continue even if more than a tenth of the answers name no class.",
             "--allow-rejected",
-            help="Continue even if more than a tenth of the answers name no class.",
-            rich_help_panel=LLM,
         ),
     ] = False,
     shard: Annotated[
         str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Label only the I-th of N shares, with I from 1 to N. Start N processes, on any "
+        option(
+            MANY,
+            "Label only the I-th of N shares, with I from 1 to N. Start N processes, on any "
             "machines that share the folder of the store; the last one to end writes the store.",
-            rich_help_panel=MANY,
+            metavar="I/N",
         ),
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Label with the workers of a Ray cluster: its address, auto for the cluster that "
+        option(
+            MANY,
+            "Label with the workers of a Ray cluster: its address, auto for the cluster that "
             "this machine belongs to, or local to start one on this machine.",
-            rich_help_panel=MANY,
+            metavar="ADDRESS",
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        option(
+            MANY,
+            "How many Ray workers to start (default: as many as the cluster has room for).",
             min=1,
-            help="How many Ray workers to start (default: as many as the cluster has room for).",
-            rich_help_panel=MANY,
         ),
     ] = None,
     gpus_per_worker: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="How many GPUs each Ray worker has, for example 0.5 (default: 1, or none in a "
+        option(
+            MANY,
+            "How many GPUs each Ray worker has, for example 0.5 (default: 1, or none in a "
             "cluster without GPUs).",
-            rich_help_panel=MANY,
+            min=0,
         ),
     ] = None,
     overwrite: Overwrite = False,

@@ -14,6 +14,7 @@ from noisyteacher.cli.common import (
     Overwrite,
     TextColumn,
     json_line,
+    option,
     say_first,
     say_next,
 )
@@ -31,17 +32,11 @@ def predict(
         Path,
         typer.Argument(help="The examples to classify, of the kind the student was trained on."),
     ],
-    out: Annotated[
-        Path,
-        typer.Option(help="The .csv, .jsonl or .parquet file to write.", rich_help_panel=OUTPUT),
-    ],
+    out: Annotated[Path, option(OUTPUT, "The .csv, .jsonl or .parquet file to write.")],
     abstain_below: Annotated[
         float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Leave the class empty where its probability is lower than this.",
-            rich_help_panel=OUTPUT,
+        option(
+            OUTPUT, "Leave the class empty where its probability is lower than this.", min=0, max=1
         ),
     ] = 0.0,
     id_column: IdColumn = None,

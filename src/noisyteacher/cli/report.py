@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import OUTPUT, Json, Open, json_line
+from noisyteacher.cli.common import OUTPUT, Json, Open, json_line, option
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Examples:** `noisyteacher report runs/demo` · `noisyteacher report runs/demo --watch`"
@@ -26,11 +26,11 @@ def report(
     ] = False,
     html: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            OUTPUT,
+            "Write the page to this file (default: report.html in the folder of the run).",
             "--html",
             "--out",
-            help="Write the page to this file (default: report.html in the folder of the run).",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     open_page: Open = False,
