@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,6 +116,21 @@ def test_every_recipe_says_how_to_run_it() -> None:
         assert "H200" in text or "cores" in text, name
 
 
+def test_a_documented_command_names_sizes_that_its_recipe_has() -> None:
+    named = {}
+    for name, function in RECIPES.items():
+        found = re.findall(r"--labeled\s+([\d,]+)", inspect.getdoc(function) or "")
+        named[name] = {int(size) for sizes in found for size in sizes.split(",")}
+        assert named[name] <= {*find_recipe(name).labeled}, name
+    # One of the recipes documents all of its sizes.
+    assert named["cifar100-outside"] == {*find_recipe("cifar100-outside").labeled}
+
+
+def test_epochs_and_settings_are_chosen_on_as_many_rows_as_fit_the_noise_model() -> None:
+    with_val = [recipe for recipe in map(find_recipe, RECIPES) if recipe.val]
+    assert [(r.name, r.selection) for r in with_val] == [(r.name, r.val) for r in with_val]
+
+
 def test_the_papers_constants() -> None:
     cifar, celeba, imagenet, imdb = map(find_recipe, ("cifar100", "celeba", "imagenet", "imdb"))
     assert cifar.labeled == (5000, 7500, 10000, 12500, 15000, 17500)
@@ -165,6 +181,12 @@ def test_models_from_bad_text(text: str, message: str) -> None:
 def test_models_from_text() -> None:
     assert parse_model("ResNetCifar(depth=20)") == ResNetCifar(20, 2)
     assert parse_model("some/folder") == TextEncoder("some/folder", 2)
+
+
+@pytest.mark.parametrize("missing", ["labeled", "methods"])
+def test_a_recipe_without_sizes_or_without_methods_is_refused(missing: str) -> None:
+    with pytest.raises(InputError, match="'digits' has no labeled size or no method"):
+        replace(find_recipe("digits"), **{missing: ()})
 
 
 def test_a_method_without_its_pretraining_is_refused() -> None:

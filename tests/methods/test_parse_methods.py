@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from noisyteacher.methods import (
     Fidelity,
     Method,
     PolyLoss,
+    SelfTraining,
     SLaM,
     TaylorCE,
     Temperature,
@@ -160,6 +162,25 @@ def test_every_setting_has_its_range(setting: str) -> None:
             parse(f"{kind}({name}={value}{inner})")
     for value in allowed:
         assert getattr(parse(f"{kind}({name}={value}{inner})"), name) == value
+
+
+# Of each annotation, values of another type.
+OTHER_TYPES: dict[str, tuple[object, ...]] = {
+    "bool": (1, "True", None),
+    "int": (2.5, True, "2", None),
+    "float": (True, "0.5", None, math.nan, math.inf),
+    "str": (2, True, None),
+}
+
+
+@pytest.mark.parametrize("kind", ALL_METHODS, ids=lambda kind: kind.__name__)
+def test_every_setting_has_its_type(kind: type[Method]) -> None:
+    method = next(m for m in (*COMPOSED, SelfTraining()) if type(m) is kind)
+    for field in fields(method):
+        told = f"{kind.__name__}: {field.name} must be"
+        for value in OTHER_TYPES.get(str(field.type), ()):
+            with pytest.raises(InputError, match=told):
+                replace(method, **{field.name: value})
 
 
 @given(st.text(alphabet="SLaM()=,.0123'\"[]{}+-*TaylorCEVnidhr \n", max_size=40))
