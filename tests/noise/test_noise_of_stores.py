@@ -139,6 +139,22 @@ def test_one_stored_probability_is_not_enough():
         noise.predict(store(val, 1))
 
 
+@pytest.mark.usefixtures("never_dense")
+def test_the_curves_of_a_class_are_those_of_the_rows_whose_top_class_it_is():
+    rng = np.random.default_rng(0)
+    val = rng.dirichlet(np.ones(5), size=900)
+    top = val.argmax(axis=1)
+    # Of each class the teacher is right in another share of the rows.
+    y = np.where(rng.random(900) < 0.95 - 0.1 * top, top, (top + 1) % 5)
+    noise = TeacherNoise(k=3, per_class=True).fit(store(val, 3), y)
+    trust = noise.predict(store(val, 3))
+    assert len(noise.by_class_) == 5
+    for label in range(5):
+        mine = top == label
+        alone = TeacherNoise(k=3).fit(store(val[mine], 3), y[mine]).predict(store(val[mine], 3))
+        np.testing.assert_array_equal(trust.alpha[mine], alone.alpha)
+
+
 def test_curves_per_class_belong_to_the_classes_they_were_fitted_on(tmp_path) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 300)
