@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import stats
 
 from noisyteacher.bench.gold_sizes import (
     BLEND,
     SHOWN,
+    draw_gold_sizes,
     mean_interval,
     sizes_table,
     sizes_title,
@@ -113,3 +117,28 @@ def test_the_table_has_a_line_per_size_with_half_widths() -> None:
         "Test accuracy in percent, mean ± 95 % interval over 3 random splits; the teacher reaches "
         f"89.0 ± {half:.1f}"
     )
+
+
+def test_the_chart_shows_every_mean_with_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(
+        "noisyteacher.bench.gold_sizes.save_figure", lambda figure, stem: drawn.append(figure)
+    )
+    draw_gold_sizes(rows({20: level(60, 88, 89, 90), 50: level(80, 88, 89, 90)}), Path("chart"))
+    (axes,) = drawn[0].axes
+    half = stats.t.ppf(0.975, 2) / np.sqrt(3)
+    at_20, at_50 = (61, 56, 89, 90, 91), (81, 76, 89, 90, 91)
+    means = {
+        name: [(20, few), (50, more)]
+        for name, few, more in zip(SHOWN.values(), at_20, at_50, strict=True)
+    }
+    for container in axes.containers:
+        line, _, (bars,) = container.lines
+        wanted = means.pop(container.get_label())
+        assert [*map(tuple, line.get_xydata())] == wanted
+        ends = [[(size, mean - half), (size, mean + half)] for size, mean in wanted]
+        np.testing.assert_allclose(bars.get_segments(), ends)
+    assert not means
+    legend = axes.get_legend()
+    assert legend is not None
+    assert {text.get_text() for text in legend.get_texts()} == {"the teacher", *SHOWN.values()}
