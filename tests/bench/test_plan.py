@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from noisyteacher.bench import Generation, run_recipe
 from noisyteacher.bench.bench_run import RunOptions
 from noisyteacher.bench.method_sets import parse_methods
 from noisyteacher.bench.plan import make_plan
 from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
+from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.methods import Consistency, SLaM, Vanilla
 
 OPTIONS = RunOptions(device="cpu", quiet=True)
@@ -46,3 +49,17 @@ def test_what_is_done_is_not_planned(tmp_path: Path) -> None:
     plan = make_plan(more, tmp_path, OPTIONS)
     assert [stage.what for stage in plan.stages] == ["SLaM()"]
     assert plan.done == 1
+
+
+def test_the_bar_of_all_students_counts_those_that_are_there_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(ProgressDisplay, "update_total", lambda _, *told: shown.append(told))
+    recipe = replace(smoke(digits()), methods=parse_methods("Vanilla()"))
+    run_recipe(recipe, tmp_path, device="cpu", quiet=True)
+    assert shown == [("All students", 0, 1), ("All students", 1, 1)]
+    more = replace(recipe, methods=parse_methods("Vanilla();SLaM()"), trials=2)
+    shown.clear()
+    run_recipe(more, tmp_path, device="cpu", quiet=True)
+    assert (shown[0], shown[-1]) == (("All students", 1, 4), ("All students", 4, 4))
