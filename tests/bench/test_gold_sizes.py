@@ -63,6 +63,9 @@ def test_the_parts_of_a_split_are_apart_and_the_teacher_saw_none_of_them() -> No
     parts = split_digits(0, 3)
     used = np.concatenate([parts.test, parts.gold, parts.pool])
     assert len(np.unique(used)) == len(used) == 1597
+    said = parts.labels.probs.argmax(1)
+    right = sum(said[row] == parts.y[row] for row in parts.test)
+    assert parts.teacher_accuracy == pytest.approx(100 * right / len(parts.test))
     assert 80 < parts.teacher_accuracy < 92
     again, other = split_digits(0, 3), split_digits(0, 4)
     assert (again.gold == parts.gold).all()
