@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 from made_data import write_encoder
+from torch import Tensor, nn
 
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.bench_run import _read_alike
@@ -192,6 +193,27 @@ def test_a_recipe_without_sizes_or_without_methods_is_refused(missing: str) -> N
 def test_a_method_without_its_pretraining_is_refused() -> None:
     with pytest.raises(InputError, match="pre-trained on A"):
         replace(find_recipe("digits"), pretraining=None, methods=parse_methods("Weighted()"))
+
+
+class Narrow(nn.Module):
+    """A network of the user's own for rows of 32 numbers; digits have 64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+@pytest.mark.parametrize("role", ["teacher", "student"])
+def test_a_network_that_cannot_read_the_data_is_refused_before_anything_is_trained(
+    tmp_path: Path, role: str
+) -> None:
+    recipe = replace(smoke(find_recipe("digits")), **{role: Narrow})
+    with pytest.raises(InputError, match="Narrow"):
+        run_recipe(recipe, tmp_path, device="cpu", quiet=True)
+    assert not [*tmp_path.rglob("*.safetensors")]
 
 
 def test_what_a_name_tells() -> None:
