@@ -156,8 +156,8 @@ def test_without_inputs_of_the_pool_nothing_is_said_about_distilling():
         result = audit(probs, y, inputs=x, replicates=50)
         found = result.numbers.comparison
         assert (found.student, found.gain) == (None, None)
-        assert found.verdict.startswith("The accuracy of linear students of gold labels alone")
-        assert "was not tested: that needs the inputs of the pool too." in found.verdict
+        assert found.verdict.startswith("Trained on the gold labels alone, linear students have")
+        assert "was not tested, because that needs the inputs of the pool as well." in found.verdict
         assert result.recommendation.method == audit(probs, y, kind="table").recommendation.method
 
 

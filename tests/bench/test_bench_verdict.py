@@ -20,14 +20,14 @@ def test_the_interval_is_that_of_the_paired_difference() -> None:
     told = bench_verdict(lines(rows([60.0, 62.0, 61.0], [70.0, 73.0, 71.5])))
     half = stats.t.ppf(0.975, 2) * np.std([10, 11, 10.5], ddof=1) / np.sqrt(3)
     assert told == (
-        "The teacher's labels were worth it: SLaM() reaches 71.50 % and gold labels alone 61.00 %, "
+        "The teacher's labels were worth it: SLaM() reaches 71.50% and gold labels alone 61.00%, "
         f"+10.50 points ({10.5 - half:.2f} to {10.5 + half:.2f})."
     )
 
 
 def test_gold_labels_that_do_better_are_named() -> None:
     told = bench_verdict(lines(rows([80.0, 82.0], [70.0, 72.0])))
-    assert told.startswith("Gold labels alone do better: SLaM() reaches 71.00 %")
+    assert told.startswith("Gold labels alone do better: SLaM() reaches 71.00%")
     told = bench_verdict(lines(rows([70.0, 73.0, 71.0], [71.0, 70.0, 73.0])))
     assert told.startswith("The teacher's labels made no measurable difference: SLaM()")
 
@@ -35,7 +35,7 @@ def test_gold_labels_that_do_better_are_named() -> None:
 def test_one_trial_decides_nothing() -> None:
     told = bench_verdict(lines(rows([60.0], [70.0])))
     assert told == (
-        "One trial is only an indication: SLaM() reaches 70.00 % and gold labels alone 60.00 %, "
+        "One trial is only an indication: SLaM() reaches 70.00% and gold labels alone 60.00%, "
         "+10.00 points (one trial)."
     )
 

@@ -117,7 +117,7 @@ def test_the_table_has_a_line_per_size_with_half_widths() -> None:
     half = stats.t.ppf(0.975, 2) / np.sqrt(3)
     assert lines[0] == ["20", *(f"{v:.1f} ± {half:.1f}" for v in (61, 56, 89, 90, 91))]
     assert sizes_title(found) == (
-        "Test accuracy in percent, mean ± 95 % interval over 3 random splits; the teacher reaches "
+        "Test accuracy in percent, mean ± 95% interval over 3 random splits; the teacher reaches "
         f"89.0 ± {half:.1f}"
     )
 

@@ -126,7 +126,8 @@ def test_gold_only_is_returned_where_the_teacher_was_not_worth_it() -> None:
     assert choice.gain.low < 0 < choice.gain.high
     told = verdict(choice, np.empty(0, np.int64), ["a", "b", "c"], blended=False)
     assert told.startswith(
-        "The best student was trained on gold labels alone: its accuracy on held-out gold rows is "
+        "The best student was trained without the teacher's labels: its accuracy on held-out gold "
+        "rows is "
     )
     assert "The teacher's labels were not worth it: -1." in told
 

@@ -21,7 +21,7 @@ from noisyteacher.choose.evidence import (
 )
 from noisyteacher.choose.folds import input_groups, make_folds
 from noisyteacher.choose.linear_choice import choose_linear, linear_candidates
-from noisyteacher.choose.verdict import shares_note, verdict
+from noisyteacher.choose.verdict import headline, shares_note, verdict
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
@@ -349,6 +349,9 @@ def test_the_interval_of_a_difference_is_scaled_to_all_rows() -> None:
     assert found.value == pytest.approx(gaps.mean())
     assert found.high - found.value == pytest.approx(half, rel=0.01)
     assert found.value - found.low == pytest.approx(half, rel=0.01)
+    same = evidence.difference(np.full(1000, 0.8), np.full(1000, 0.8))
+    assert same == Estimate(0, -3 / 40, 3 / 40)  # the rule of three
+    assert "40 gold rows are too few to tell" in headline(same, 40)
 
 
 def test_macro_f1_equals_scikit_learns() -> None:
@@ -374,7 +377,7 @@ def told(
     rows: int = 400,
     gold_weight: float = 0.5,
 ) -> str:
-    """The verdict on a blend of two candidates, beside gold labels alone at 80 %."""
+    """The verdict on a blend of two candidates, beside students without the teacher at 80%."""
     gold = Estimate(0.80, 0.76, 0.84)
     lines = tuple(
         ComparisonLine("", None, taught, score, weight, 0.5)
@@ -388,10 +391,10 @@ def told(
 def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
     score, teacher = Estimate(0.84, 0.80, 0.87), Estimate(0.78, 0.73, 0.82)
     assert told(score, Estimate(0.04, 0.01, 0.07), teacher) == (
-        "The student's accuracy on held-out gold rows is 84.0 % (80.0 to 87.0); gold labels alone "
-        "reach 80.0 % (76.0 to 84.0), the teacher 78.0 % (73.0 to 82.0). The teacher's labels "
-        "were worth it: +4.0 points (1.0 to 7.0) over gold labels alone. This holds for rows "
-        "drawn like your gold rows."
+        "The student's accuracy on held-out gold rows is 84.0% (80.0 to 87.0); without the "
+        "teacher's labels it would be 80.0% (76.0 to 84.0), and the teacher's own is 78.0% (73.0 "
+        "to 82.0). The teacher's labels were worth it: +4.0 points (1.0 to 7.0) over training "
+        "without them. These figures hold for data that resembles your gold rows."
     )
     wide = Estimate(0.84, 0.74, 0.90)
     open_question = told(wide, Estimate(0.01, -0.01, 0.03), rows=40, gold_weight=0.95)
@@ -399,8 +402,8 @@ def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
         "40 gold rows are too few to tell whether the teacher's labels helped: +1.0"
         in open_question
     )
-    assert "Gold labels alone carry 95.0 % of the weight: they are enough here." in open_question
-    assert "With 40 gold rows the accuracy is known to within 8 points only." in open_question
+    assert "Students trained without the teacher's labels have 95.0% of the weight" in open_question
+    assert "With only 40 gold rows, the accuracy is known to within 8 points." in open_question
     assert "did not help: -4.0 points" in told(score, Estimate(-0.04, -0.07, -0.01))
     assert "were not worth it: +0.1 points" in told(score, Estimate(0.001, -0.02, 0.02))
     assert "400 gold rows are too few to tell" in told(score, Estimate(0.001, -0.04, 0.04))
@@ -409,7 +412,7 @@ def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
 def test_the_verdict_points_out_a_teacher_that_is_always_right() -> None:
     score, gain = Estimate(0.9, 0.85, 0.95), Estimate(0.1, 0.05, 0.15)
     always, mostly = Estimate.wilson(1.0, 50), Estimate.wilson(0.98, 50)
-    suspicious = "The teacher is right on all of these rows, so it was probably trained on them"
+    suspicious = "The teacher is right on all of these rows. It was probably trained on them"
     assert suspicious in told(score, gain, always, rows=50)
     assert suspicious not in told(score, gain, always, rows=49)
     assert suspicious not in told(score, gain, mostly, rows=50)
@@ -419,5 +422,5 @@ def test_other_shares_on_the_pool_are_pointed_out() -> None:
     gold = np.repeat([0, 1], [50, 50])
     note = shares_note(gold, np.repeat([0, 1], [90, 10]), ["ham", "spam"])
     assert note is not None
-    assert "predicts 'ham' for 90.0 % of the pool, while 50.0 %" in note
+    assert "predicts 'ham' for 90.0% of the pool, while 50.0%" in note
     assert shares_note(gold, np.repeat([0, 1], [55, 45]), ["ham", "spam"]) is None

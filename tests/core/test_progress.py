@@ -79,11 +79,11 @@ def test_a_terminal_of_80_columns_shows_name_bar_number_and_time_on_one_line(
     name = "Consistency(inner=SLaM(hard=True, per_class=True, lower_bound=0.7)), trial 12"
     with ProgressDisplay() as display:
         display.update_total("All students", 3, 26)
-        display.update(name, 17, 40, numbers="81.2 %")
+        display.update(name, 17, 40, numbers="81.2%")
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
     line = next(line for line in reversed(shown.splitlines()) if line.startswith("Consistency"))
     assert len(line) <= 80
-    for part in ("Consistency(inner=SLaM(", "…", "━", "17/40", "81.2 %", "-:--"):
+    for part in ("Consistency(inner=SLaM(", "…", "━", "17/40", "81.2%", "-:--"):
         assert part in line, line
 
 

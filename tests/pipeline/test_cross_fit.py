@@ -307,7 +307,7 @@ def test_a_teacher_that_knows_all_gold_rows_is_pointed_out() -> None:
 def test_python_returns_the_student_with_its_verdict() -> None:
     student = nt.distill(**columns(), quick=True)
     assert student.predict(["great lovely superb", "awful dull poor"]).tolist() == ["good", "bad"]
-    assert student.about["verdict"].endswith("rows drawn like your gold rows.")
+    assert student.about["verdict"].endswith("data that resembles your gold rows.")
 
 
 # -- the command line -----------------------------------------------------------------------

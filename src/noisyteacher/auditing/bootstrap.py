@@ -17,7 +17,7 @@ _BLOCK_VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class Interval:
-    """A number measured on V, and where it lies with 95 % confidence."""
+    """A number measured on V, and where it lies with 95% confidence."""
 
     value: float
     low: float
@@ -59,7 +59,7 @@ class Bootstrap:
 
 
 def percentiles(draws: Float[np.ndarray, "replicates m"]) -> Float[np.ndarray, "2 m"]:
-    """The ends of the middle 95 % of the replicates."""
+    """The ends of the middle 95% of the replicates."""
     return np.asarray(np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
 
 

@@ -36,7 +36,7 @@ class ValGroup:
 
 @dataclass(frozen=True)
 class AlphaCurve:
-    """alpha(x) against the margin, before the lower bound, with a pointwise 95 % band.
+    """alpha(x) against the margin, before the lower bound, with a pointwise 95% band.
 
     The bootstrap of an isotonic fit is a guide to its spread, not an exact interval.
     """

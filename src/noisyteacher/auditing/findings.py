@@ -14,7 +14,7 @@ from noisyteacher.core.errors import first_few
 FAR, FAR_CLASSES = 0.1, 0.3
 SURE = 0.01
 MISCALIBRATED = 0.03
-_SURE_WIDTHS = 0.66  # half a 99 % interval in widths of a 95 % one: 2.58 / (2 x 1.96)
+_SURE_WIDTHS = 0.66  # half a 99% interval in widths of a 95% one: 2.58 / (2 x 1.96)
 CLASSES_DIFFER = 0.03
 NEARLY_PERFECT = 0.97
 FEWEST_ROWS, WIDEST_BAND = 100, 0.3
@@ -215,8 +215,8 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
     if per_class.few_gold:
         yield _note(
             "few_gold",
-            f"Fewer than 10 gold rows each are too few to judge {len(per_class.few_gold)} of "
-            f"{numbers.num_classes} classes ({first_few(per_class.few_gold)}).",
+            f"{len(per_class.few_gold)} of {numbers.num_classes} classes have fewer than 10 gold "
+            f"rows, too few to judge them: {first_few(per_class.few_gold)}.",
         )
 
 

@@ -30,7 +30,7 @@ from noisyteacher.noise.saving import lowest_alpha
 
 @dataclass(frozen=True)
 class Numbers:
-    """The measurements; intervals are 95 % bootstrap intervals over the rows of V."""
+    """The measurements; intervals are 95% bootstrap intervals over the rows of V."""
 
     teacher: str | None
     num_classes: int

@@ -21,7 +21,7 @@ from noisyteacher.methods import (
 
 _UNLIKELY = "SLaM is not likely to help here"
 _MIX_FORM = (
-    'normalize="sum", because of the three ways to normalize the mix it made the best students on '
+    'Keep normalize="sum": of the three ways to normalize the mix, it made the best students on '
     "CIFAR-100."
 )
 _SHIFTED = (
@@ -135,8 +135,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         else "its margins show where"
     )
     yield (
-        f"SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of the "
-        f"gold rows, and {where}. The pool's {trust.rows} labels are worth about "
+        f"Use SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of "
+        f"the gold rows, and {where}. The pool's {trust.rows} labels are worth about "
         f"{trust.effective_labels.value:.0f} gold labels."
     )
     if kind == "table":
@@ -147,7 +147,7 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         )
     else:
         yield (
-            "SLaM inside Consistency, which gained the most of all methods on images and on "
+            "Use it inside Consistency, which gained the most of all methods on images and on "
             "reviews but takes two passes per training step. Use SLaM alone if the inputs have no "
             "strong view."
         )
@@ -159,8 +159,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         )
     if per_class:
         yield (
-            "per_class=True, because labels of some classes deserve less trust than their margins "
-            "suggest; and hard=True, because the soft labels share the teacher's bias."
+            "Set per_class=True, because labels of some classes deserve less trust than their "
+            "margins suggest, and hard=True, because the soft labels share the teacher's bias."
         )
         few = len(numbers.per_class.few_predicted)
         if few:
@@ -170,7 +170,7 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
                 "curves of their own."
             )
     yield (
-        f"lower_bound={numbers.lower_bound:g}: alpha is at this bound for "
+        f"With lower_bound={numbers.lower_bound:g}, alpha is at this bound for "
         f"{trust.share_at_lower_bound.value:.0%} of the pool. At 0.5 such labels hardly influence "
         "the student; below 0.5 they would push it away from the teacher."
     )
@@ -194,24 +194,24 @@ def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
 def _band_reason(numbers: Numbers) -> str:
     curve = numbers.curve
     return (
-        f"The 95 % band around the alpha curve is {curve.band_width:.2f} wide on average; about "
+        f"The 95% band around the alpha curve is {curve.band_width:.2f} wide on average; about "
         f"{curve.rows_to_halve_band} gold rows instead of {numbers.val_rows} would halve it."
     )
 
 
 def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
     if numbers.num_classes == 2:
-        return 2, "k=2, because there are two classes."
+        return 2, "Set k=2, because there are two classes."
     unreachable = numbers.trust.unreachable_share
     if unreachable > found.MANY_UNREACHABLE:
         return (
             "level",
-            f'k="level", one length of shortlist for all rows, because k(x) lies beyond the '
+            f'Set k="level", one length of shortlist for all rows, because k(x) lies beyond the '
             f"{numbers.stored} stored classes for {unreachable:.0%} of the pool.",
         )
     return (
         "auto",
-        'k="auto", a length of shortlist for each row: the median of k(x) is '
+        'Set k="auto", a length of shortlist for each row: the median of k(x) is '
         f"{numbers.trust.k_median:.0f}.",
     )
 

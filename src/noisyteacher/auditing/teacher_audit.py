@@ -29,8 +29,9 @@ from noisyteacher.noise.isotonic import Number
 from noisyteacher.noise.saving import ONE_OVER_K
 
 _FEWEST_REPLICATES = 50
-_WIDTH = 96
-_CLASSES_SHOWN, _MARGINS_SHOWN, _NAME_SHOWN = 10, 6, 22
+_WIDTH = 80
+_CLASSES_SHOWN, _MARGINS_SHOWN, _NAME_SHOWN = 10, 6, 19
+_CONFUSED_SHOWN = 16  # of the name of the class that it is confused with
 
 
 @dataclass(frozen=True, repr=False)
@@ -277,7 +278,7 @@ def _heading(numbers: Numbers) -> Iterator[str]:
     pool = f"{numbers.pool_rows} pool rows" if numbers.pool_rows else "no pool"
     stored = f"{kept} of {numbers.num_classes} classes stored"
     yield f"{numbers.val_rows} gold rows, {pool}, {stored}"
-    yield f"(95 % intervals in brackets, from {numbers.replicates} bootstrap samples of gold rows)"
+    yield f"(in brackets: 95% intervals from {numbers.replicates} bootstrap samples of gold rows)"
 
 
 def _quality(numbers: Numbers) -> Iterator[str]:
@@ -290,7 +291,8 @@ def _quality(numbers: Numbers) -> Iterator[str]:
     yield _line("best temperature", after)
     for name, label in (("log_loss", "log-loss"), ("brier", "Brier score"), ("ece", "ECE")):
         before, later = getattr(quality.before, name), getattr(quality.after, name)
-        yield _line(label, f"{before:.3f}; at that temperature {later:.3f}")
+        yield _line(label, f"{before:.3f}")
+        yield _line("  at that temperature", f"{later:.3f}")
     if numbers.drift is not None:
         for name in ("margin", "entropy"):
             pair = getattr(numbers.drift, name)
@@ -300,9 +302,9 @@ def _quality(numbers: Numbers) -> Iterator[str]:
                 f"{pair.distance:.3f}, p = {pair.p_value:.2g}",
             )
     if numbers.comparison is not None:
-        yield _line("gold labels alone", f"{numbers.comparison.gold_only:.1%}")
+        yield _line("without the teacher", f"{numbers.comparison.gold_only:.1%}")
         if numbers.comparison.student is not None:
-            yield _line("gold and teacher labels", f"{numbers.comparison.student:.1%}")
+            yield _line("with the teacher", f"{numbers.comparison.student:.1%}")
 
 
 def _trust(numbers: Numbers) -> Iterator[str]:
@@ -322,12 +324,12 @@ def _trust(numbers: Numbers) -> Iterator[str]:
 def _classes(numbers: Numbers) -> Iterator[str]:
     seen = [c for c in numbers.per_class.classes if c.gold_rows or c.predicted_rows]
     worst = sorted(seen, key=lambda c: 2.0 if c.precision is None else c.precision)
-    head = f"{'class':<24}{'gold':>6}{'predicted':>11}{'precision':>11}{'recall':>8}{'pool':>8}"
-    yield f"{head}  mistaken for it"
+    head = f"{'class':<20}{'gold':>5}{'predicted':>11}{'precision':>11}{'recall':>8}{'pool':>7}"
+    yield f"{head}  confused with"
     for c in worst[:_CLASSES_SHOWN]:
-        counts = f"{_shortened(c.name):<24}{c.gold_rows:>6}{c.predicted_rows:>11}"
-        shares = f"{_percent(c.precision):>11}{_percent(c.recall):>8}{_percent(c.pool_share):>8}"
-        yield f"{counts}{shares}  {_shortened(c.confused_with or '')}".rstrip()
+        counts = f"{_shortened(c.name):<20}{c.gold_rows:>5}{c.predicted_rows:>11}"
+        shares = f"{_percent(c.precision):>11}{_percent(c.recall):>8}{_percent(c.pool_share):>7}"
+        yield f"{counts}{shares}  {_shortened(c.confused_with or '', _CONFUSED_SHOWN)}".rstrip()
     if len(seen) > _CLASSES_SHOWN:
         yield f"and {len(seen) - _CLASSES_SHOWN} more classes, of higher precision"
 
@@ -340,8 +342,8 @@ def _advice(recommendation: Recommendation) -> Iterator[str]:
     yield _item("-", f"Compare with {', '.join(map(repr, recommendation.rivals))}.")
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_SHOWN else f"{name[: _NAME_SHOWN - 1]}…"
+def _shortened(name: str, most: int = _NAME_SHOWN) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _percent(share: float | None) -> str:

@@ -42,7 +42,7 @@ class _Gap:
 
     @property
     def half(self) -> float | None:
-        """Half the 95 % interval of the difference, trial by trial."""
+        """Half the 95% interval of the difference, trial by trial."""
         gap = lead(self.best, self.floor)
         return None if gap is None else gap.half_width
 
@@ -54,8 +54,8 @@ class _Gap:
 
     def verdict(self) -> str:
         told = (
-            f"{self.best.name} reaches {_last(self.best):.2f} % and gold labels alone "
-            f"{_last(self.floor):.2f} %, {self.points()}."
+            f"{self.best.name} reaches {_last(self.best):.2f}% and gold labels alone "
+            f"{_last(self.floor):.2f}%, {self.points()}."
         )
         if self.half is None:
             return f"One trial is only an indication: {told}"

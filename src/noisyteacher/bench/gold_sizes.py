@@ -1,7 +1,7 @@
 """The demo's sweep: accuracy on handwritten digits against the number of gold rows.
 
 Each split draws, from the 1 797 digits that scikit-learn bundles, 400 test rows, 200 rows that
-train the teacher (naive Bayes, right on about 88 % of new digits), up to 400 gold rows and a pool
+train the teacher (naive Bayes, right on about 88% of new digits), up to 400 gold rows and a pool
 of 797. Gold rows and pool are new to the teacher. All students are linear. Their strengths are
 fixed: C = 100 without a teacher and C = 1 with one were the best of 0.1 to 100 on six splits with
 other seeds. The blend weighs its students by three-fold cross-fitting.
@@ -191,7 +191,7 @@ def run_sizes(
 
 @dataclass(frozen=True)
 class SizePoint:
-    """One method at one number of gold rows: percent, with 95 % intervals over the splits."""
+    """One method at one number of gold rows: percent, with 95% intervals over the splits."""
 
     method: str
     size: int
@@ -200,7 +200,7 @@ class SizePoint:
 
 
 def mean_interval(values: Sequence[float]) -> Estimate:
-    """The mean of splits with Student's 95 % interval; a single split has an endless one."""
+    """The mean of splits with Student's 95% interval; a single split has an endless one."""
     found = trial_mean(values)
     assert found is not None
     half = np.inf if found.half_width is None else found.half_width
@@ -241,7 +241,7 @@ def sizes_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def sizes_title(rows: Sequence[Row]) -> str:
     """The caption of the table."""
     splits = len({row.trial for row in rows})
-    spread = "mean ± 95 % interval over" if splits > 1 else "of"
+    spread = "mean ± 95% interval over" if splits > 1 else "of"
     told = f"Test accuracy in percent, {spread} {splits} random split{'s' * (splits > 1)}"
     return f"{told}; the teacher reaches {_told(teacher_estimate(rows))}"
 

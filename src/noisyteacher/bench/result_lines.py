@@ -45,7 +45,7 @@ class TrialMean:
 
     @property
     def half_width(self) -> float | None:
-        """Half of Student's 95 % interval of the mean; None for a single trial."""
+        """Half of Student's 95% interval of the mean; None for a single trial."""
         if self.std is None or self.n is None:
             return None
         return float(student_t.ppf(0.975, self.n - 1) * self.std / np.sqrt(self.n))

@@ -82,7 +82,8 @@ def _gold_jobs(run: BenchRun, labeled: int, splits: Sequence[Split]) -> dict[str
     ) -> None:
         none = np.empty(0, np.int64)
         parts = Split(np.asarray(rows, np.int64), none, none, none)
-        title = name.replace("_", " ")
+        what = name.partition("_")[2].replace("_", " ")
+        title = f"{what}, {labeled} labeled"
         problem = run.problem(parts, model, data)
         job = problem.job(name, GoldOnly(), None, seed=recipe.seed, title=title)
         jobs[name] = _GoldJob(job, data, config)

@@ -33,7 +33,7 @@ class TunedMethod:
         others = ", ".join(f"{method!r} {score:.2f}" for method, score in self.scores[1:])
         return (
             f"{self.best!r} was chosen on S with {self.labeled} labeled examples, with an accuracy "
-            f"of {self.scores[0][1]:.2f} %; the other settings: {others}."
+            f"of {self.scores[0][1]:.2f}%; the other settings: {others}."
         )
 
 

@@ -36,7 +36,7 @@ RESAMPLES = 1000
 SHARPNESS = 4.0
 TEMPERATURES = np.exp(np.linspace(np.log(0.1), np.log(10.0), 21))
 _CHUNK = 50  # resamples whose blended logits are in memory at a time
-_Z = 1.959964  # of a 95 % interval
+_Z = 1.959964  # of a 95% interval
 
 
 def macro_f1(y: np.ndarray, said: np.ndarray) -> float:
@@ -49,7 +49,7 @@ def macro_f1(y: np.ndarray, said: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share between 0 and 1 with its 95 % interval."""
+    """A share between 0 and 1 with its 95% interval."""
 
     value: float
     low: float
@@ -198,10 +198,12 @@ class Evidence:
     def difference(self, scores: np.ndarray, others: np.ndarray) -> Estimate:
         """The mean paired difference over resamples, with a normal interval at n rows.
 
-        A left-out part has about 0.37 n rows, so its spread is scaled to n.
+        A left-out part has about 0.37 n rows, so its spread is scaled to n. If no resample tells
+        the two apart, up to 3/n of new rows may still do so (the rule of three).
         """
         gap = scores - others
         left_out = float(np.mean(self._resamples == 0))
-        half = _Z * float(np.nanstd(gap)) * np.sqrt(left_out)
+        spread = float(np.nanstd(gap))
+        half = _Z * spread * np.sqrt(left_out) if spread else 3 / len(self)
         value = float(np.nanmean(gap))
         return Estimate(value, value - half, value + half)

@@ -10,6 +10,7 @@ from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.linear_choice import FEW_ROWS
 
+_BASELINE = "compared with training without them"
 _NAMES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
 ENOUGH_GOLD = 0.9  # a weight of gold labels alone from which they are called enough
 # A gain below the first whose interval ends below the second is called none.
@@ -19,11 +20,11 @@ _SHARES_DIFFER = 0.1  # a class whose shares of gold rows and of predictions dif
 
 
 def percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}%"
 
 
 def with_interval(found: Estimate) -> str:
-    """Such as "84.1 % (79.8 to 87.7)"."""
+    """Such as "84.1% (79.8 to 87.7)"."""
     return f"{percent(found.value)} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
@@ -41,17 +42,14 @@ def is_no_gain(value: float, high: float) -> bool:
 def headline(gain: Estimate, rows: int) -> str:
     """Whether the teacher's labels were worth it, in one sentence."""
     if gain.low > 0:
-        return f"The teacher's labels were worth it: {points(gain)} over gold labels alone."
+        return f"The teacher's labels were worth it: {points(gain)} over training without them."
     if gain.high < 0:
-        return f"The teacher's labels did not help: {points(gain)} compared with gold labels alone."
+        return f"The teacher's labels did not help: {points(gain)} {_BASELINE}."
     if is_no_gain(gain.value, gain.high):
-        return (
-            f"The teacher's labels were not worth it: {points(gain)} compared with gold labels "
-            "alone."
-        )
+        return f"The teacher's labels were not worth it: {points(gain)} {_BASELINE}."
     return (
         f"{rows} gold rows are too few to tell whether the teacher's labels helped: {points(gain)} "
-        "compared with gold labels alone."
+        f"{_BASELINE}."
     )
 
 
@@ -89,30 +87,31 @@ def verdict(
     teacher, gold_weight = choice.teacher, choice.gold_weight
     if blended or gold_weight == 0:
         told = [
-            f"The student's {what} on held-out gold rows is {with_interval(score)}; gold labels "
-            f"alone reach {with_interval(choice.gold_only)}"
-            + ("." if teacher is None else f", the teacher {with_interval(teacher)}.")
+            f"The student's {what} on held-out gold rows is {with_interval(score)}; without the "
+            f"teacher's labels it would be {with_interval(choice.gold_only)}"
+            + ("." if teacher is None else f", and the teacher's own is {with_interval(teacher)}.")
         ]
     else:
         told = [
-            f"The best student was trained on gold labels alone: its {what} on held-out gold rows "
-            f"is {with_interval(score)}"
+            f"The best student was trained without the teacher's labels: its {what} on held-out "
+            f"gold rows is {with_interval(score)}"
             + ("." if teacher is None else f"; the teacher's is {with_interval(teacher)}.")
         ]
     told.append(headline(gain, rows))
     if teacher is not None and teacher.value == 1 and rows >= SUSPICIOUS_ROWS:
         told.append(
-            "The teacher is right on all of these rows, so it was probably trained on them, and "
-            "then these figures are too high: only rows that it never saw (--val) can tell."
+            "The teacher is right on all of these rows. It was probably trained on them, which "
+            "would make these figures too high; measure it on rows that it never saw (--val)."
         )
     if blended and gold_weight >= ENOUGH_GOLD:
         told.append(
-            f"Gold labels alone carry {percent(gold_weight)} of the weight: they are enough here."
+            f"Students trained without the teacher's labels have {percent(gold_weight)} of the "
+            "weight, so the gold labels are enough here."
         )
     if rows < FEW_ROWS:
         half = 50 * (score.high - score.low)
-        told.append(f"With {rows} gold rows the {what} is known to within {half:.0f} points only.")
-    told.append("This holds for rows drawn like your gold rows.")
+        told.append(f"With only {rows} gold rows, the {what} is known to within {half:.0f} points.")
+    told.append("These figures hold for data that resembles your gold rows.")
     note = shares_note(choice.y, said, classes) if len(said) else None
     return " ".join([*told, *more, *([] if note is None else [note])])
 
@@ -121,9 +120,9 @@ def gold_verdict(gold_only: Estimate, teacher: Estimate | None) -> str:
     """What is known where no student of the teacher's labels could be trained."""
     beside = "" if teacher is None else f"; the teacher's is {with_interval(teacher)}"
     return (
-        f"The accuracy of linear students of gold labels alone on held-out gold rows is "
-        f"{with_interval(gold_only)}{beside}. Whether the teacher's labels would help was not "
-        "tested: that needs the inputs of the pool too."
+        "Trained on the gold labels alone, linear students have an accuracy of "
+        f"{with_interval(gold_only)} on held-out gold rows{beside}. Whether the teacher's labels "
+        "would help was not tested, because that needs the inputs of the pool as well."
     )
 
 
@@ -137,6 +136,6 @@ def shares_note(gold_y: np.ndarray, said: np.ndarray, classes: Sequence[str]) ->
         return None
     return (
         f"The student predicts {classes[worst]!r} for {percent(pool[worst])} of the pool, while "
-        f"{percent(gold[worst])} of the gold rows are {classes[worst]!r}: if gold rows were drawn "
-        "differently from the pool, the stated accuracy may not hold there."
+        f"{percent(gold[worst])} of the gold rows are {classes[worst]!r}. If the gold rows were "
+        "not drawn at random from the pool, its accuracy on the pool may be different."
     )

@@ -21,11 +21,12 @@ from noisyteacher.cli import (
     predict,
     report,
 )
-from noisyteacher.cli.common import VerbCommand, warnings_as_lines
+from noisyteacher.cli.common import VerbCommand, VerbGroup, say, warnings_as_lines
 from noisyteacher.core.errors import InputError
 
 app = typer.Typer(
     name="noisyteacher",
+    cls=VerbGroup,
     help="Train small models from the stored, imperfect labels of a big one.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -70,5 +71,5 @@ def main() -> None:
             app()
     except (InputError, OSError, ImportError) as error:
         # A full disk or a missing extra is the user's to mend, and says so in one sentence.
-        typer.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}")
         sys.exit(2)

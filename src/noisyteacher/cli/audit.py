@@ -84,7 +84,8 @@ def audit(
             FILES,
             "The texts, numbers or images of the gold examples and, if you have them, of the "
             "pool, so that students with and without the teacher's labels can be compared as "
-            "distill does: a file with an id column, or a folder of images. Can be repeated.",
+            "distill does: a file with an id column, or a folder of images. Can be given several "
+            "times.",
         ),
     ] = None,
     embeddings: Annotated[

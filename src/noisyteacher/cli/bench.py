@@ -29,6 +29,7 @@ from noisyteacher.cli.common import (
     Open,
     json_line,
     option,
+    print_text,
     results_table,
     say_first,
     say_next,
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
     from noisyteacher.bench import Recipe
     from noisyteacher.bench.plan import RunPlan
 
-EPILOG = (
-    "**Examples:** `noisyteacher bench digits --quick` · "
-    "`noisyteacher bench cifar100 --labeled 5000 --epochs 60 --trials 1 --data DIR` · "
-    "`noisyteacher bench tables results/*.jsonl --out results`"
-)
+EPILOG = """
+**Example:** `noisyteacher bench digits --quick`
+
+**Example:** `noisyteacher bench cifar100 --labeled 5000 --epochs 60 --trials 1 --data DIR`
+
+**Example:** `noisyteacher bench tables results/*.jsonl --out results`
+"""
 
 _TABLES = "tables"
 
@@ -321,19 +324,19 @@ def _run(
         return
     console = wide_console()
     for note in notes:
-        console.print(note, soft_wrap=True, highlight=False, markup=False)
+        print_text(console, note)
     if rows:
         console.print(results_table(rows))
-        told = bench_verdict(lines(rows))
-        console.print(told, soft_wrap=True, highlight=False, markup=False)
+        print_text(console, bench_verdict(lines(rows)))
     stopped = stopped_students(recipe, rows, folder)
     for name, reason in stopped.items():
-        console.print(f"{name} has no result, because {reason}.", soft_wrap=True)
+        print_text(console, f"{name} has no result, because {reason}.")
     missing = len(missing_students(recipe, rows)) - len(stopped)
     if missing:
         console.print(f"{missing} students are not finished. Run the same command to continue.")
-    console.print(f"Results: {folder}", soft_wrap=True)
+    typer.echo(f"Results: {folder}")
     if rows:
+        typer.echo(f"Page: {page}")
         rows_file = folder / "results.jsonl"
         say_next("noisyteacher", "bench", "tables", rows_file, "--out", folder / "tables")
 

@@ -17,7 +17,7 @@ import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from noisyteacher.core.errors import NoisyTeacherWarning, warn
 
@@ -81,13 +81,11 @@ _RENAMED = {"--methods": "--method", "--smoke": "--quick", "--batch": "--batch-s
 
 
 class VerbCommand(TyperCommand):
-    """A verb whose flags show no type in `--help`, and that accepts options by their old names."""
+    """A verb whose `--help` shows short types, and that accepts options by their old names."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        for parameter in self.params:
-            if isinstance(parameter, TyperOption) and parameter.is_flag:
-                parameter.metavar = ""
+        shorten_types(self.params)
 
     def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)
@@ -98,6 +96,27 @@ class VerbCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {name for parameter in self.params for name in parameter.opts}
         return super().parse_args(ctx, [_with_current_name(word, known) for word in args])
+
+
+class VerbGroup(TyperGroup):
+    """All verbs; its own flags show no type in `--help` either."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found = super().get_params(ctx)
+        shorten_types(found)
+        return found
+
+
+def shorten_types(parameters: Sequence[Any]) -> None:
+    """Show no type for a flag, and no "range" for a number: 80 columns leave little room."""
+    for parameter in parameters:
+        if not isinstance(parameter, TyperOption):
+            continue
+        kind = getattr(parameter, "type_descriptor", None)  # older releases of typer have none
+        if parameter.is_flag:
+            parameter.metavar = ""
+        elif parameter.metavar is None and getattr(kind, "is_ranged", False):
+            parameter.metavar = f"<{kind.ranged_type_name}>"
 
 
 def _with_current_name(word: str, known: set[str]) -> str:
@@ -112,7 +131,18 @@ def _with_current_name(word: str, known: set[str]) -> str:
 def say_first(text: str, quiet: bool = False) -> None:
     """Print what the verb is about to do, before the libraries that take seconds to import."""
     if not quiet:
-        typer.echo(text, err=True)
+        say(text)
+
+
+def say(text: str) -> None:
+    """Print to standard error; a terminal breaks the text at words, a file has one line."""
+    print_text(Console(stderr=True), text)
+
+
+def print_text(console: Console, text: str) -> None:
+    """Print text as it is; a terminal breaks it at words, a file has one line."""
+    wraps = console.is_terminal
+    console.print(text, soft_wrap=not wraps, highlight=False, markup=False, emoji=False)
 
 
 def say_next(*words: object) -> None:
@@ -144,7 +174,7 @@ def warnings_as_lines() -> Iterator[list[str]]:
                 default(message, category, *rest, **more)
             elif str(message) not in notes:
                 notes.append(str(message))
-                typer.echo(f"Note: {message}", err=True)
+                say(f"Note: {message}")
 
         warnings.showwarning = show
         yield notes
@@ -162,13 +192,17 @@ def text_table(
     texts: int = 1,
     **look: Any,
 ) -> Table:
-    """A table for the console: the first columns are ``texts`` and fold, numbers never do."""
+    """A table for the console: the first columns are ``texts`` and fold, numbers never do.
+
+    Where the terminal is narrow, the names of the number columns are broken at words.
+    """
     table = Table(title=title, **look)
     for i, name in enumerate(header):
-        number = i >= texts
-        table.add_column(
-            name, justify="right" if number else "left", overflow="fold", no_wrap=number
-        )
+        if i < texts:
+            table.add_column(name, overflow="fold")
+        else:
+            widest = max([len(row[i]) for row in rows] + [len(word) for word in name.split()])
+            table.add_column(name, justify="right", min_width=widest)
     for row in rows:
         table.add_row(*row)
     return table

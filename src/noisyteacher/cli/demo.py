@@ -17,6 +17,7 @@ from noisyteacher.cli.common import (
     Seed,
     json_line,
     option,
+    print_text,
     say_first,
     say_next,
     text_table,
@@ -45,10 +46,10 @@ def demo(
 ) -> None:
     """Distill a naive Bayes teacher on handwritten digits, and show when a teacher pays off.
 
-    The data is bundled with scikit-learn; no network is needed. First `distill` trains a student
-    from 50 gold labels and the teacher's labels of 797 other digits. Then students with 20 to 400
-    gold labels are compared on ten random splits. The page shows both. The same seed gives the same
-    numbers; an interrupted demo continues when it is started again.
+    The data is bundled with scikit-learn; no network is needed. The demo first runs `distill`
+    with 50 gold labels and the teacher's labels of 797 other digits. It then compares students that
+    have 20 to 400 gold labels on ten random splits. The page shows both. The same seed gives the
+    same numbers; an interrupted demo continues when it is started again.
     """
     say_first("Training on handwritten digits.", quiet=json)
     from noisyteacher.bench.gold_sizes import draw_gold_sizes, run_sizes
@@ -134,9 +135,9 @@ def _show(done: Distilled, rows: list[Row], page: Path) -> None:
     console = wide_console()
     told = done.student.about["table"]
     console.print(text_table(told["title"], told["header"], told["rows"]))
-    console.print(done.verdict(), soft_wrap=True, markup=False)
+    print_text(console, done.verdict())
     header, lines = sizes_table(rows)
     console.print(text_table(sizes_title(rows), header, lines))
-    console.print(sizes_verdict(rows), soft_wrap=True, markup=False)
-    console.print(f"Page: {page}", soft_wrap=True, markup=False)
+    print_text(console, sizes_verdict(rows))
+    typer.echo(f"Page: {page}")
     say_next("noisyteacher", "distill", "--help")

@@ -28,6 +28,8 @@ from noisyteacher.cli.common import (
     TextColumn,
     json_line,
     option,
+    print_text,
+    say,
     say_first,
     say_next,
     text_table,
@@ -223,7 +225,7 @@ def distill(
         option(
             TRAINING,
             "How many GB the pool may take in memory, and for networks on the device "
-            "(default: half of the machine's memory, 60 % of a GPU's).",
+            "(default: half of the machine's memory, 60% of a GPU's).",
             min=0,
         ),
     ] = None,
@@ -254,7 +256,7 @@ def distill(
             "A teacher that was trained on the gold examples cannot be measured on them. Use "
             "--val to give labeled examples that it was not trained on."
         )
-    say = _quiet if json or rank() > 0 else _say
+    tell = _quiet if json or rank() > 0 else say
     settings = DistillSettings(
         student=named_student(student),
         methods=tuple(import_method(text) for text in method or ()),
@@ -273,7 +275,7 @@ def distill(
     told = why_stream(pool, labels, settings) if stream is None else None
     with warnings_as_lines() as notes, ExitStack() as stack:
         if stream or told is not None:
-            say(told or "The pool is read in shards.")
+            tell(told or "The pool is read in shards.")
             # Each of torchrun's processes makes its own.
             shards = out.with_name(f"{out.name}.stream{rank() or ''}")
             stack.callback(shutil.rmtree, shards, ignore_errors=True)
@@ -287,7 +289,7 @@ def distill(
                 files=files,
                 settings=settings,
                 folder=shards,
-                say=say,
+                say=tell,
             )
         else:
             task = gather(
@@ -301,8 +303,10 @@ def distill(
                 logits=logits,
                 files=files,
             )
-        say(_sizes_in_words(task))
-        done = run_distill(task, settings, out, device=device, minutes=minutes, say=say, quiet=json)
+        tell(_sizes_in_words(task))
+        done = run_distill(
+            task, settings, out, device=device, minutes=minutes, say=tell, quiet=json
+        )
     if rank() > 0:
         return
     _show(done, out, notes, html, json)
@@ -327,8 +331,8 @@ def _show(
         return
     console = wide_console()
     console.print(_table(done))
-    console.print(done.verdict(), soft_wrap=True, highlight=False, markup=False)
-    typer.echo(f"Student: {out / 'student'}\nReport: {page}")
+    print_text(console, done.verdict())
+    typer.echo(f"Student: {out / 'student'}\nPage: {page}")
     say_next("noisyteacher", "predict", out / "student", "NEW", "--out", "predictions.csv")
 
 
@@ -358,12 +362,8 @@ def _sizes_in_words(task: Task) -> str:
     measured = "V" if len(task.split.val) else "the gold examples"
     return (
         f"{sizes_in_words(task.sizes)}, {len(task.classes)} classes; the teacher is right on "
-        f"{task.teacher_accuracy:.1f} % of {measured}."
+        f"{task.teacher_accuracy:.1f}% of {measured}."
     )
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
 
 
 def _quiet(text: str) -> None:

@@ -23,7 +23,7 @@ EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onn
 
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="STUDENT", help="The folder of a saved student.")
+        Path, typer.Argument(metavar="student", help="The folder of a saved student.")
     ],
     onnx: Annotated[Path, option(OUTPUT, "The ONNX file to write.")],
     student: Annotated[

@@ -20,6 +20,7 @@ from noisyteacher.cli.common import (
     Seed,
     json_line,
     option,
+    print_text,
     say_first,
     text_table,
     wide_console,
@@ -111,13 +112,13 @@ def _run(study: Study, out: Path, device: str, minutes: float, json: bool) -> No
         look = {"box": SIMPLE_HEAD, "title_justify": "left"}
         console.print(text_table(title, header, lines, texts=len(header), **look))
     for caveat in summary.caveats:
-        console.print(f"- {caveat}")
+        print_text(console, f"- {caveat}")
     missing = len(missing_cells(study, out))
     if missing:
         console.print(f"{missing} cells are left. Run the same command again to continue.")
     took = f"({time.monotonic() - started:.0f} s)"
-    console.print(f"Results: {out} {took}", soft_wrap=True)
-    console.print(f"Next: open the figures in {out / 'figures'}", soft_wrap=True)
+    typer.echo(f"Results: {out} {took}")
+    typer.echo(f"Next: open the figures in {out / 'figures'}.")
 
 
 def _follow(progress: Iterator[tuple[int, int, str]], quiet: bool) -> None:

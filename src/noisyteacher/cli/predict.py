@@ -94,5 +94,5 @@ def _in_words(summary: dict[str, Any], threshold: float) -> str:
         return told
     return (
         f"{told} On held-out gold examples a threshold of {effect['below']} leaves out "
-        f"{effect['left_out']} %, and {effect['accuracy']} % of the rest are right."
+        f"{effect['left_out']}%, and {effect['accuracy']}% of the rest are right."
     )

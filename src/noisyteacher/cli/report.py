@@ -7,22 +7,35 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import OUTPUT, Json, Open, json_line, option
+from noisyteacher.cli.common import (
+    OUTPUT,
+    RUNNING,
+    Json,
+    Open,
+    json_line,
+    option,
+    say_first,
+    say_next,
+)
 from noisyteacher.core.errors import InputError
 
-EPILOG = "**Examples:** `noisyteacher report runs/demo` · `noisyteacher report runs/demo --watch`"
+EPILOG = """
+**Example:** `noisyteacher report runs/demo --open`
+
+**Example:** `noisyteacher report runs/demo --watch`
+"""
 
 
 def report(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a demo, bench or distill run, or a file with the JSON of an audit."
+            help="The folder of a demo, bench or distill run, or a file with the JSON of an audit."
         ),
     ],
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Serve the page and update it while the run continues."),
+        option(RUNNING, "Serve the page and update it while the run continues.", "--watch"),
     ] = False,
     html: Annotated[
         Path | None,
@@ -35,7 +48,7 @@ def report(
     ] = None,
     open_page: Open = False,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port for --watch; 0 picks a free one.")
+        int, option(RUNNING, "The port for --watch; 0 picks a free one.", min=0, max=65535)
     ] = 0,
     json: Json = False,
 ) -> None:
@@ -51,9 +64,15 @@ def report(
             raise InputError("--watch writes no file: leave out --html and --json.")
         serve(run, port, typer.echo, open_page=open_page)
         return
+    say_first(f"Writing the page of {run}.", quiet=json)
     from noisyteacher.report import write_run_page
 
     page = write_run_page(run, html)
-    typer.echo(json_line({"report": str(page)}) if json else f"Page: {page}")
+    if json:
+        typer.echo(json_line({"report": str(page)}))
+    else:
+        typer.echo(f"Page: {page}")
+        if not open_page:
+            say_next("noisyteacher", "report", run, "--open")
     if open_page:
         typer.launch(str(page))

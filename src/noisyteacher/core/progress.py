@@ -38,7 +38,7 @@ class ProgressDisplay:
     def __init__(
         self, *, quiet: bool = False, in_bytes: bool = False, every_line: bool = False
     ) -> None:
-        self._console = Console(file=sys.stderr, quiet=quiet)
+        self._console = Console(file=sys.stderr, quiet=quiet, emoji=False)
         self._live = self._console.is_terminal and not quiet
         self._every_line = every_line
         self._began = time.monotonic()
@@ -50,7 +50,7 @@ class ProgressDisplay:
                 markup=False,
                 table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
             ),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=10),
             DownloadColumn() if in_bytes else MofNCompleteColumn(),
             TextColumn("{task.fields[numbers]}", markup=False, table_column=Column(no_wrap=True)),
             TimeRemainingColumn(compact=True),
@@ -116,8 +116,8 @@ class ProgressDisplay:
             self._bars.remove_task(self._tasks.pop(name))
 
     def say(self, line: str) -> None:
-        """Print one line, above the bars where there are any."""
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        """Print one line, above the bars where there are any; a terminal breaks it at words."""
+        self._console.print(line, highlight=False, markup=False, soft_wrap=not self._live)
 
 
 def track(blocks: Iterable[_BlockT], total: int, name: str) -> Iterator[_BlockT]:

@@ -124,7 +124,10 @@ def _write_images(
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         written = 0
-        for block in track(images.blocks, images.count, f"Decoding {stem} images"):
+        blocks = images.blocks
+        if images.count:
+            blocks = track(blocks, images.count, f"Decoding {stem} images")
+        for block in blocks:
             file.write(np.ascontiguousarray(block).data)
             written += len(block)
             if histogram is not None:

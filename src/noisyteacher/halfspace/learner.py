@@ -299,7 +299,7 @@ def best_of_repeats(chosen: Chosen, repeats: int) -> Chosen:
 
 
 def repeats_for(delta: float, failure: float = 0.01) -> int:
-    """How many independent repeats make the chance of failure at most δ, if one fails with 1 %."""
+    """How many independent repeats make the chance of failure at most δ, if one fails with 1%."""
     check_fraction("delta", delta)
     check_fraction("failure", failure)
     return max(1, math.ceil(math.log(delta) / math.log(failure)))

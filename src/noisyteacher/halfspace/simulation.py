@@ -181,7 +181,7 @@ class Reached:
     """When half of the runs had error at most ε; None: not within the steps that were run."""
 
     steps: int | None
-    low: int | None  # 95 % bootstrap interval over the runs
+    low: int | None  # 95% bootstrap interval over the runs
     high: int | None
     share: float  # of the runs that have it after the last step
 
@@ -217,7 +217,7 @@ def _first_half(share: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Exponent:
-    """n ≈ constant · (1/variable)^slope, with a 95 % interval of the slope."""
+    """n ≈ constant · (1/variable)^slope, with a 95% interval of the slope."""
 
     slope: float
     low: float

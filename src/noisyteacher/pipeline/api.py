@@ -92,7 +92,7 @@ def distill(
         device: "cpu" or "cuda"; None is cuda where there is one.
         minutes: stop cleanly after so many with an ``InputError``; with ``out``, the same call goes
             on.
-        max_memory: how many GB the inputs of networks may take on the device; None is 60 % of a
+        max_memory: how many GB the inputs of networks may take on the device; None is 60% of a
             GPU's memory, half of the machine's on a CPU. Larger inputs are read in windows.
         seed: of the folds, the weights and everything else random.
         quiet: whether to show no progress.

@@ -64,7 +64,7 @@ def plain_markdown(text: str) -> str:
 
 
 def _teacher_accuracy(teacher: dict[str, Any]) -> str:
-    return f", right on {teacher['accuracy_on_gold']:.2f} % of the gold examples"
+    return f", right on {teacher['accuracy_on_gold']:.2f}% of the gold examples"
 
 
 def _accuracies(table: dict[str, Any]) -> list[str]:

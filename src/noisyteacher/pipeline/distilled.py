@@ -161,7 +161,7 @@ class Distilled:
                 f"{one[found.metric]:.1f}",
                 f"{one['interval'][0]:.1f} to {one['interval'][1]:.1f}",
                 self._share(one["weight"]),
-                "" if one["accuracy_on_test"] is None else f"{one['accuracy_on_test']:.2f}",
+                "" if one["accuracy_on_test"] is None else f"{one['accuracy_on_test']:.1f}",
             ]
             for one in self.lines()
         ]
@@ -172,11 +172,9 @@ class Distilled:
         if not self.blend and self.tested and not self._has_selection:
             title += "; candidates are tested as trained then, the returned student after its refit"
         last = "weight" if self.blend else "kept"
-        return {
-            "title": title,
-            "header": ["student", f"{found.metric}, %", "95 % interval", last, "test, %"],
-            "rows": rows,
-        }
+        header = ["student", f"{found.metric}, %", "95% interval", last, "test, %"]
+        shown = len(header) if self.tested else len(header) - 1
+        return {"title": title, "header": header[:shown], "rows": [row[:shown] for row in rows]}
 
     def _share(self, weight: float | None) -> str:
         if weight is None:
@@ -213,6 +211,7 @@ class Distilled:
         known = judged[task.labels.has(task.ids[judged])]
         by_teacher = task.labels.take(task.ids[known]).hard
         said = self.choice.out_of_fold[: len(judged)].argmax(1)
+        once = "in the first round of cross-validation" if self.blend else "held out"
         return Comparison(
             student="the returned blend" if self.blend else self.kept,
             classes=list(task.classes),
@@ -221,7 +220,7 @@ class Distilled:
             disagreements=disagreements,
             confusions=[
                 count_confusions("teacher", "the gold rows", task.y[known], by_teacher),
-                count_confusions("student", "the gold rows, held out", task.y[judged], said),
+                count_confusions("student", f"the gold rows, {once}", task.y[judged], said),
             ],
             examples=examples,
         )

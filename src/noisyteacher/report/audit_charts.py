@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from noisyteacher.choose.decision import Estimate
 from noisyteacher.report.chart_look import (
     BAND_MARK,
     DASHED_MARK,
@@ -56,7 +57,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
     tooltip = [
         alt.Tooltip("margin:Q", format=".3f"),
         alt.Tooltip("alpha:Q", title="α", format=".3f"),
-        alt.Tooltip("low:Q", title="95 % from", format=".3f"),
+        alt.Tooltip("low:Q", title="95% from", format=".3f"),
         alt.Tooltip("high:Q", title="to", format=".3f"),
     ]
     drawn = alt.layer(
@@ -88,7 +89,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
         .encode(y=alt.Y("bound:Q", scale=_CHANCE), color=alt.value("var(--c3)")),
         legend_symbols(
             {
-                "α(x), with its 95 % band": ("var(--c1)", BAND_MARK),
+                "α(x), with its 95% band": ("var(--c1)", BAND_MARK),
                 "gold rows, grouped by margin": ("var(--c2)", "circle"),
                 "lower bound of α": ("var(--c3)", DASHED_MARK),
             }
@@ -102,7 +103,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
         finished(drawn),
         Table(
             "α by margin (a selection of points)",
-            ("margin", "α", "95 % from", "to"),
+            ("margin", "α", "95% from", "to"),
             [tuple(f"{s[k]:.3f}" for k in ("margin", "alpha", "low", "high")) for s in shown],
         ),
     )
@@ -116,7 +117,7 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         "after": f"at temperature {quality['temperature']['value']:.2f}",
     }
     points = [
-        {"name": name, "said": said, "right": right, "rows": rows}
+        {"name": name, "said": said, "right": right, "rows": rows, **_wilson(right, rows)}
         for key, name in series.items()
         for said, right, rows in zip(
             *(quality[key]["reliability"][c] for c in ("confidence", "accuracy", "rows")),
@@ -131,6 +132,11 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         alt.Chart(data([{"said": 0, "right": 0}, {"said": 1, "right": 1}]))
         .mark_line(strokeDash=[4, 4], strokeWidth=1, color="var(--dim)")
         .encode(x="said:Q", y="right:Q"),
+        base.mark_rule(opacity=0.5).encode(
+            y=alt.Y("low:Q", scale=_CHANCE, title="accuracy"),
+            y2="high:Q",
+            color=alt.Color("name:N", title=None, sort=None),
+        ),
         base.mark_line(strokeWidth=2).encode(color=alt.Color("name:N", title=None, sort=None)),
         base.mark_point(filled=True, size=80, opacity=1)
         .encode(
@@ -139,6 +145,8 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
                 alt.Tooltip("name:N", title="probabilities"),
                 alt.Tooltip("said:Q", title="stated confidence", format=".1%"),
                 alt.Tooltip("right:Q", title="accuracy", format=".1%"),
+                alt.Tooltip("low:Q", title="95% from", format=".1%"),
+                alt.Tooltip("high:Q", title="to", format=".1%"),
                 alt.Tooltip("rows:Q", title="gold rows"),
             ],
         )
@@ -148,14 +156,26 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
     return Chart(
         "Reliability of the teacher's confidence",
         f"On the dashed line confidence equals accuracy; below it the teacher is overconfident. "
-        f"Expected calibration error: {errors}.",
+        f"Bars are 95% intervals. Expected calibration error: {errors}.",
         finished(drawn),
         Table(
             "Confidence and accuracy by bin",
-            ("probabilities", "stated confidence", "accuracy", "gold rows"),
-            [(p["name"], f"{p['said']:.1%}", f"{p['right']:.1%}", str(p["rows"])) for p in points],
+            ("probabilities", "stated confidence", "accuracy", "95% from", "to", "gold rows"),
+            [
+                (
+                    p["name"],
+                    *(f"{p[c]:.1%}" for c in ("said", "right", "low", "high")),
+                    f"{p['rows']}",
+                )
+                for p in points
+            ],
         ),
     )
+
+
+def _wilson(share: float, rows: int) -> dict[str, float]:
+    found = Estimate.wilson(share, rows)
+    return {"low": found.low, "high": found.high}
 
 
 def draw_shortlists(numbers: dict[str, Any]) -> Chart:
@@ -196,8 +216,10 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
     if len(top_k) < 3:
         return None
     points = [{"k": k} | top_k[k] for k in sorted(top_k)]
+    # Between few sizes, an axis would repeat whole numbers.
+    axis = alt.Axis(values=sorted(top_k)) if len(top_k) <= 8 else WHOLE
     base = alt.Chart(data(points)).encode(
-        x=alt.X("k:Q", title="number of first classes, k", axis=WHOLE, scale=_padded(sorted(top_k)))
+        x=alt.X("k:Q", title="number of first classes, k", axis=axis, scale=_padded(sorted(top_k)))
     )
     y = alt.Y("value:Q", title="true class among them", axis=alt.Axis(format="%"))
     scale = alt.Scale(zero=False)
@@ -212,7 +234,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
             tooltip=[
                 alt.Tooltip("k:Q"),
                 alt.Tooltip("value:Q", title="true class among them", format=".1%"),
-                alt.Tooltip("low:Q", title="95 % from", format=".1%"),
+                alt.Tooltip("low:Q", title="95% from", format=".1%"),
                 alt.Tooltip("high:Q", title="to", format=".1%"),
             ],
         )
@@ -221,11 +243,11 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
     return Chart(
         "Top-k accuracy",
         "How often the true class is among the teacher's k most probable ones on the gold rows, "
-        "with a 95 % band.",
+        "with a 95% band.",
         finished(drawn, 240),
         Table(
             "Top-k accuracy on the gold rows",
-            ("k", "true class among them", "95 % from", "to"),
+            ("k", "true class among them", "95% from", "to"),
             [(str(p["k"]), *(f"{p[end]:.1%}" for end in ("value", "low", "high"))) for p in points],
         ),
     )

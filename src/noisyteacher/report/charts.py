@@ -137,7 +137,7 @@ def draw_gold_sizes(points: Sequence[SizePoint], teacher: Estimate, table: Table
     )
     return Chart(
         "Accuracy against the number of gold rows",
-        "Mean test accuracy over random splits; bars are 95 % intervals of the mean. Point at the "
+        "Mean test accuracy over random splits; bars are 95% intervals of the mean. Point at the "
         "chart to read all students at one number of gold rows.",
         finished(_sized_lines(drawn, x, "test accuracy (%)", "gold rows"), 360),
         table,
@@ -301,7 +301,7 @@ def draw_confusion(confusion: Confusion, classes: Sequence[str], shown: list[int
     some = "" if len(shown) == len(classes) else f" The {len(shown)} most confused classes."
     return Chart(
         f"Confusion matrix of the {who}",
-        f"{total:,} rows of {confusion.rows_of}; {right:.1%} are predicted correctly.{some}",
+        f"{right:.1%} of {total:,} rows are predicted correctly ({confusion.rows_of}).{some}",
         finished(
             _draw_squares(cells, [classes[c] for c in shown]),
             max(160, min(26 * len(shown), 560)),

@@ -9,7 +9,7 @@ from noisyteacher.bench.result_lines import Line
 from noisyteacher.report.page_source import PageSource
 from noisyteacher.report.parts import KeyFigure, Opening, short_name
 
-_NAMES = {"teacher": "Teacher", "gold_only": "Best from gold labels alone", "student": "Student"}
+_NAMES = {"teacher": "Teacher", "gold_only": "Best without the teacher", "student": "Student"}
 
 
 def make_opening(source: PageSource, live: bool = False) -> Opening:
@@ -35,7 +35,7 @@ def _of_distillation(about: dict[str, Any]) -> Opening:
     # The sentence before the headline has the figures.
     rest = str(about["verdict"]).partition(headline)[2].strip()
     metric = {"macro_f1": "Macro-F1"}.get(about.get("metric", ""), "Accuracy")
-    measured = f"{metric} in percent on the same held-out gold rows, with 95 % intervals"
+    measured = f"{metric} on the same held-out gold rows, with 95% intervals"
     return Opening(headline, figures, measured, [rest] if rest else [])
 
 
@@ -47,12 +47,12 @@ def _of_bench(source: PageSource) -> Opening:
     floor, best = best_lines(found)
     teacher = next((x.teacher_accuracy for x in found if x.teacher_accuracy is not None), None)
     figures = [] if teacher is None else [KeyFigure("Teacher", teacher)]
-    figures += [] if floor is None else [_figure("Best from gold labels alone", floor)]
+    figures += [] if floor is None else [_figure("Best without the teacher", floor)]
     figures += [] if best is None else [_figure(f"Best student: {short_name(best.name)}", best)]
     several = any(figure.low is not None for figure in figures)
-    spread = ", with 95 % intervals over trials" if several else ", of one trial"
+    spread = ", with 95% intervals over trials" if several else ", of one trial"
     at = f", with {sizes[0]:,} gold labels" if len(sizes) > 1 else ""
-    return Opening(headline, figures, f"Test accuracy in percent after the last epoch{at}{spread}")
+    return Opening(headline, figures, f"Test accuracy after the last epoch{at}{spread}")
 
 
 def _figure(name: str, line: Line) -> KeyFigure:
@@ -80,8 +80,8 @@ def _of_audit(audit: dict[str, Any]) -> Opening:
     ]
     right = figures[0]
     headline = (
-        f"The teacher is right on {right.value:.1f} % ({right.interval}) of "
+        f"The teacher is right on {right.value:.1f}% ({right.interval}) of "
         f"{numbers['val_rows']:,} gold rows; the audit recommends {advice['method']}."
     )
-    measured = "Accuracy in percent on the gold rows, with 95 % intervals"
+    measured = "Accuracy on the gold rows, with 95% intervals"
     return Opening(headline, figures, measured, [compared["verdict"]] if compared else [])

@@ -153,7 +153,7 @@ def facts(source: PageSource) -> list[tuple[str, str]]:
             found.append((name, plain(named[key])))
     right = [row.teacher_accuracy for row in source.rows if row.teacher_accuracy is not None]
     if right:
-        each = ", ".join(f"{value:.1f} %" for value in dict.fromkeys(right))
+        each = ", ".join(f"{value:.1f}%" for value in dict.fromkeys(right))
         found.append((f"Teacher's accuracy on {_measured_on(source)}", each))
     sizes = source.recipe.get("sizes")
     if isinstance(sizes, dict):

@@ -130,7 +130,7 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
         short = short_names(full)
         rows = [(short[str(row[0])], *map(str, row[1:])) for row in told["rows"]]
         scores = [-1.0 if row[0] == "the teacher" else float(row[1]) for row in rows]
-        best = (scores.index(max(scores)),) if scores else ()
+        best = tuple(i for i, score in enumerate(scores) if score == max(scores))
         return [Table(told["title"], tuple(told["header"]), rows, full, best)]
     rows = [  # of a student that 0.1.0 made
         (

@@ -91,9 +91,20 @@ class _Session:
     data_digest: str = ""
     last_window: float = 0.0  # how long it took, of whichever cohort; mostly it is an epoch
     uncaptured: set[str] = field(default_factory=set)  # networks that no CUDA graph can hold
+    # Epochs of each job by its name; None where the caller shows how far all of them are.
+    reached: dict[str, int] | None = None
 
     def checkpoint(self, job: Job) -> Path | None:
         return self.folder and checkpoint_path(self.folder, job.name)
+
+    def reach(self, job: Job, epoch: int) -> None:
+        """Show how far all students together are, once one of them has reached this epoch."""
+        if self.reached is None:
+            return
+        self.reached[job.name] = epoch
+        if len(self.reached) > 1:
+            total = len(self.reached) * self.config.epochs
+            self.progress.update_total("All students", sum(self.reached.values()), total)
 
 
 def train(
@@ -118,7 +129,7 @@ def train(
     ``cohort`` is how many students share a GPU at a time. ``progress`` is a display that is shown
     already, for callers that train in several calls.
 
-    If the inputs take more than ``max_memory`` GB (by default 60 % of the GPU's memory, half of the
+    If the inputs take more than ``max_memory`` GB (by default 60% of the GPU's memory, half of the
     machine's on a CPU), they stay where they are, and students are trained one after another on
     windows of a quarter of that size; see ``train.windows``.
     """
@@ -138,6 +149,7 @@ def train(
         one_thread() if where.type == "cpu" and _are_small(jobs) else nullcontext(),
     ):
         processes.check_batch(config.batch_size)
+        reached = dict.fromkeys(names, 0) if progress is None else None
         if progress is None:
             progress = stack.enter_context(ProgressDisplay(quiet=quiet or not processes.leads))
         for job in jobs:
@@ -153,6 +165,7 @@ def train(
             open_to,
             deadline,
             data.digest() + ("" if window is None else f", {window}") if folder else "",
+            reached=reached,
         )
         try:
             alone = where.type == "cpu" or window is not None
@@ -239,6 +252,7 @@ class _Runner:
             self.stored, self.history = found
         self.run: StudentRun | None = None
         self._saved = time.monotonic()
+        session.reach(job, session.config.epochs if not self.active else self.history.epochs_done)
 
     @property
     def finished(self) -> bool:
@@ -299,6 +313,7 @@ class _Runner:
                 f"{self.job.title or self.job.name}: {history.failed}. Training stops, and the "
                 f"weights of {kept} are kept."
             )
+            self.session.reach(self.job, self.session.config.epochs)
             self.save()
             return
         history.seconds += seconds
@@ -351,18 +366,19 @@ class _Runner:
         history, epochs = self.history, self.session.config.epochs
         accuracy, told = None, f"loss {record.loss:.3f}"
         if record.test is not None:
-            accuracy, told = record.test, f"{told}, test accuracy {record.test:.2f} %"
+            accuracy, told = record.test, f"{told}, test accuracy {record.test:.2f}%"
         elif record.selection is not None:
-            accuracy, told = record.selection, f"{told}, accuracy on S {record.selection:.2f} %"
+            accuracy, told = record.selection, f"{told}, accuracy on S {record.selection:.2f}%"
         title = self.job.title or self.job.name
         self.session.progress.update(
             title,
             record.epoch,
             epochs,
-            numbers="" if accuracy is None else f"{accuracy:.1f} %",
+            numbers="" if accuracy is None else f"{accuracy:.1f}%",
             line=f"{title}: epoch {record.epoch} of {epochs}, {told}",
             seconds_left=history.seconds / record.epoch * (epochs - record.epoch),
         )
+        self.session.reach(self.job, record.epoch)
         numbers = {"loss": record.loss, "selection": record.selection, "test": record.test}
         for tracker in self.session.trackers:
             tracker.log(

@@ -19,7 +19,7 @@ def digits(
     """A teacher that saw few digits and is wrong often; small students.
 
     ``noisyteacher bench digits``; 2 cores of a laptop; under 90 s. Expect a teacher between
-    60 and 80 % right. The size of A is chosen for that, not for any method's sake.
+    60 and 80% right. The size of A is chosen for that, not for any method's sake.
     """
     training = TrainConfig(
         epochs=40, batch_size=64, optimizer=Adam(3e-3), schedule=Cosine(), checkpoint_every=40

@@ -36,9 +36,9 @@ from noisyteacher.train import IMAGENET_STEPS, SGD, Adam, TrainConfig
 CIFAR100_CLASSES = 100
 CIFAR_SIZES = (5000, 7500, 10000, 12500, 15000, 17500)
 CELEBA_SIDE = 64
-CELEBA_SIZES = (3256, 4883, 6510, 8138, 9766, 11394)  # 2 to 7 %, as the paper counts them
+CELEBA_SIZES = (3256, 4883, 6510, 8138, 9766, 11394)  # 2 to 7%, as the paper counts them
 IMAGENET_STORED, IMAGENET_SHOWN = 160, 128
-IMAGENET_SIZES = (64058, 128116, 192174, 256232, 320292, 384350)  # 5 to 30 % of 1 281 167
+IMAGENET_SIZES = (64058, 128116, 192174, 256232, 320292, 384350)  # 5 to 30% of 1 281 167
 IMAGENET_BOUNDS = (0.55, 0.6, 0.65, 0.7)
 
 
@@ -51,7 +51,7 @@ def gold_training() -> TrainConfig:
     """Teacher and pre-training: 200 epochs of A alone, looked at every tenth.
 
     Without weight decay they learn their few images by heart: at 5 000 labels the teacher reaches
-    27 %, with it 36 %, which is what the paper's has. Students keep the paper's plain Adam.
+    27%, with it 36%, which is what the paper's has. Students keep the paper's plain Adam.
     """
     plain = small_image_training()
     return replace(plain, optimizer=replace(plain.optimizer, weight_decay=1.0), eval_every=10)
@@ -68,7 +68,7 @@ def cifar100(teacher: ModelSpec | None = None, student: ModelSpec | None = None)
     On a CPU, an epoch of a small one: ``noisyteacher bench cifar100 --labeled 5000 --trials 1
     --teacher "ResNetCifar(depth=20)" --student "ResNetCifar(depth=20)" --method "Vanilla()"
     --epochs 1 --teacher-epochs 1 --pretrain-epochs 0 --data DIR``; 7 minutes on one busy core of an
-    AMD EPYC, 4 of them the student's; one epoch teaches next to nothing (2.2 %).
+    AMD EPYC, 4 of them the student's; one epoch teaches next to nothing (2.2%).
     """
     return Recipe(
         name="cifar100",
