@@ -225,10 +225,10 @@ def test_the_plan_counts_one_teacher_and_a_start_for_each_trial(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pool": None}, "names outside and pool"),
-        ({"outside": 0}, "names outside and pool"),
-        ({"arms": (Arm("V out", val_role="out"),)}, "A is V too"),
-        ({"second": Generation(SLaM(), (Vanilla(),))}, "A is V too"),
+        ({"pool": None}, "must set outside and pool"),
+        ({"outside": 0}, "must set outside and pool"),
+        ({"arms": (Arm("V out", val_role="out"),)}, "A also serves as V"),
+        ({"second": Generation(SLaM(), (Vanilla(),))}, "A also serves as V"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -281,7 +281,9 @@ def test_methods_that_an_arm_or_a_generation_cannot_have_are_refused_at_once() -
     without = (Arm(), Arm("no start", pretrained=False))
     with pytest.raises(InputError, match=r"Weighted\(\) needs .* the arm 'no start' has none"):
         small("Weighted()", arms=without)
-    with pytest.raises(InputError, match=r"VID\(\) needs more than labels of a second generation"):
+    with pytest.raises(
+        InputError, match=r"VID\(\) needs more than the labels of a second generation"
+    ):
         small(second=Generation(SLaM(), (VID(),)))
 
 

@@ -80,9 +80,7 @@ def test_people_get_words_and_a_second_start_changes_nothing(tmp_path: Path) -> 
     assert first.exit_code == 0, (first.output, first.exception)
     told = "100 gold and 150 pool examples, 2 classes"
     assert told in first.stderr
-    cost = (
-        "2 students are trained for 1 epochs each, and judged on 20 gold rows that they do not see"
-    )
+    cost = "2 students are trained for 1 epochs each and compared on 20 held-out gold rows"
     assert f"{cost}; then the chosen one again on all gold rows." in first.stderr
     assert "logistic regression" in first.stdout
     assert "With 20 gold rows the accuracy is known to within" in first.stdout
@@ -96,7 +94,7 @@ def test_minutes_stop_it_and_it_goes_on(tmp_path: Path) -> None:
     folder, out = write_reviews(tmp_path), tmp_path / "run"
     cut = run(*on(folder), "--out", out, *FAST, "--minutes", 0)
     assert cut.exit_code == 0, cut.output
-    assert "The time is up; " in cut.stdout
+    assert "Time ran out; " in cut.stdout
     assert not (out / "student").exists()
     assert printed(*on(folder), "--out", out, *FAST)["kept"]
     assert (out / "student").exists()

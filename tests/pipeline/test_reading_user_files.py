@@ -113,7 +113,7 @@ def test_images_in_folders_and_in_parquet_are_the_same(tmp_path: Path) -> None:
         ("gold.jsonl", '{"text": "a", "label": "x"}\n{"text": \n', "line 2, is not JSON"),
         ("gold.jsonl", '{"text": "a"}\n[1]\n', "line 2, is not a JSON object"),
         ("gold.parquet", "no parquet", "Parquet"),
-        ("gold.xyz", "x", "no dataset of a known layout"),
+        ("gold.xyz", "x", "not a dataset in a known layout"),
     ],
 )
 def test_bad_files_are_one_sentence(tmp_path: Path, name: str, content: str, words: str) -> None:

@@ -168,7 +168,7 @@ def test_what_a_kill_while_replacing_leaves_is_found_again(tmp_path: Path) -> No
 
 
 def test_damage_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no student's folder"):
+    with pytest.raises(InputError, match="no student folder"):
         load_student(tmp_path / "none")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"has no config\.json"):

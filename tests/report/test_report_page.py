@@ -178,7 +178,7 @@ def test_an_audit_has_a_page_of_its_own(tmp_path: Path) -> None:
     right = numbers["quality"]["accuracy"]
     told = [f"{100 * right[end]:.1f}" for end in ("value", "low", "high")]
     assert found.verdict == (
-        f"The teacher is right on {told[0]} % ({told[1]} to {told[2]}) of 120 gold rows; the audit "
+        f"The teacher is right on {told[0]}% ({told[1]} to {told[2]}) of 120 gold rows; the audit "
         "recommends Consistency(inner=SLaM())."
     )
     assert found.heading == EVIL

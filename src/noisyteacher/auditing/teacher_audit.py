@@ -158,7 +158,7 @@ def audit(
         )
     elif gold_inputs is not None or pool_inputs is not None:
         raise InputError(
-            "gold_inputs and pool_inputs need inputs too, on which students are judged."
+            "gold_inputs and pool_inputs require inputs, on which students are compared."
         )
     case = Case(
         val=store if ids is None else store.take(val_ids[labeled]),

@@ -105,11 +105,13 @@ class Recipe:
         if not self.labeled or not self.methods:
             raise InputError(f"The recipe {self.name!r} has no labeled size or no method.")
         if bool(self.outside) != bool(self.pool):
-            raise InputError("A recipe whose teacher has rows of its own names outside and pool.")
+            raise InputError(
+                "A recipe whose teacher has rows of its own must set outside and pool."
+            )
         if self.outside and (self.second or any(arm.val_role != "gold" for arm in self.arms)):
             raise InputError(
-                "Where the teacher has rows of its own, A is V too: it must be trained on with its "
-                "true labels, so that no arm can leave V out and no second generation can follow."
+                "If the teacher has rows of its own, A also serves as V and must be trained on with "
+                "its true labels: no arm can leave V out, and there is no second generation."
             )
         _refuse(
             [] if self.pretraining else self.all_methods,

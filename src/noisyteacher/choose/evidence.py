@@ -281,8 +281,8 @@ class _Chain:
 def _train_on_words(design: Design, method: Method, columns: Columns, classes: int) -> LinearFit:
     if not issparse(design.x) or method.refresh_every():
         raise InputError(
-            f"{method!r} cannot train this linear student: its loss needs more than one view of "
-            "each row, which rows of words alone have. Leave the method out, or ask for a network."
+            f"{method!r} cannot train this linear student: its loss needs two views of each "
+            "row, which only word features have. Leave the method out, or train a network instead."
         )
     return train_on_words(design.x, method, columns, classes)
 

@@ -112,7 +112,7 @@ def shorten_types(parameters: Sequence[Any]) -> None:
     for parameter in parameters:
         if not isinstance(parameter, TyperOption):
             continue
-        kind = getattr(parameter, "type_descriptor", None)  # older releases of typer have none
+        kind: Any = getattr(parameter, "type_descriptor", None)  # older releases of typer have none
         if parameter.is_flag:
             parameter.metavar = ""
         elif parameter.metavar is None and getattr(kind, "is_ranged", False):

@@ -320,7 +320,7 @@ def _show(
     from noisyteacher.pipeline import Unfinished
 
     if isinstance(done, Unfinished):
-        text = f"The time is up; {len(done.trained)} students are trained. "
+        text = f"Time ran out; {len(done.trained)} students are trained. "
         text += "Run the same command again to continue."
         typer.echo(json_line({"finished": False, "trained": done.trained}) if json else text)
         return

@@ -152,4 +152,4 @@ def path_inside(folder: Path, name: object) -> Path:
         path = folder / name
         if path.resolve().is_relative_to(folder.resolve()) and not Path(name).is_absolute():
             return path
-    raise InputError(f"{name!r} leads out of {folder}; nothing outside of it is read.")
+    raise InputError(f"{name!r} points outside {folder}; nothing outside it is read.")

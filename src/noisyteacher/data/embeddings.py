@@ -70,9 +70,7 @@ class Embeddings(FrozenEncoder):
         except (OSError, orjson.JSONDecodeError, AttributeError) as error:
             raise InputError(f"{path} cannot be read: {error}.") from error
         if len(found) != 1:
-            raise InputError(
-                f"{path} asks for a pooling that is not supported; mean, cls and max are."
-            )
+            raise InputError(f"{path} uses a pooling that is not supported; use mean, cls or max.")
         return found[0]
 
     def encoder_inputs(self, inputs: Any) -> Mapping[str, Tensor]:

@@ -121,7 +121,7 @@ def read_examples(
         raise InputError(f"There is no file or folder {place}.")
     if place.is_dir() and files.text_column is not None:
         raise InputError(
-            f"{place} is a folder; text_column= (--text-column) belongs to a file: name that."
+            f"{place} is a folder; text_column= (--text-column) applies to files only: name the file."
         )
     name = stem_of(place)
     reading = ReadOptions(
@@ -169,7 +169,7 @@ def _recognize(place: Path, options: ReadOptions) -> Found:
         seen = f"it holds {first_few(entries)}" if entries else "it is empty"
     else:
         seen = f"it is a file that ends in {place.suffix!r}"
-    raise InputError(f"{place} is no dataset of a known layout ({_LAYOUTS}): {seen}.")
+    raise InputError(f"{place} is not a dataset in a known layout ({_LAYOUTS}): {seen}.")
 
 
 def _load(

@@ -257,7 +257,7 @@ def run_study(
     if device not in ("cpu", "cuda"):
         raise InputError(f"The device must be cpu or cuda, not {device!r}.")
     if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("The device cuda was asked for, and this machine has none.")
+        raise InputError("The device cuda was requested, but this machine has no GPU.")
     run = RunFolder(folder)
     with run.lock():
         run.claim(asdict(study))

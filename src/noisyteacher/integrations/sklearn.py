@@ -145,7 +145,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if X_pool is None:
             if teacher_probs is not None or teacher_probs_gold is not None:
-                raise InputError("The teacher's probabilities say nothing without X_pool.")
+                raise InputError("The teacher's probabilities require X_pool.")
             none = np.empty(0, np.int64)
             return self._learn(X, Rows(np.arange(len(y)), y, none, none, len(self.classes_)), seed)
         pool = self._checked_pool(_unwrapped(X_pool), X)
@@ -261,7 +261,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         method = None if labels is None else self._method()
         if method is not None and PRETRAINED in method.needs:
             raise InputError(
-                f"{method!r} needs a student pre-trained on gold, which this classifier has not; "
+                f"{method!r} needs a student pre-trained on gold, which this classifier lacks; "
                 "train it with noisyteacher.train."
             )
         if hasattr(self, "coef_"):

@@ -149,7 +149,7 @@ class ForwardCorrection(TargetMethod):
         total = truth.sum(0) + self.smoothing
         if bool((total == 0).any()):
             raise InputError(
-                f"{self!r}: V has no row of class {int(total.argmin())}; take smoothing above 0."
+                f"{self!r}: V has no row of class {int(total.argmin())}; use smoothing above 0."
             )
         return (truth.T @ val_target + self.smoothing / classes) / total[:, None]
 

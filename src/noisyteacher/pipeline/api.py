@@ -128,7 +128,9 @@ def distill(
     if isinstance(done, Unfinished):
         goes_on = "with out= it can go on" if out is None else "the same call goes on"
         trained = len(done.trained)
-        raise InputError(f"Time was up after {trained} students, before one was chosen; {goes_on}.")
+        raise InputError(
+            f"Time ran out after {trained} students, before one was chosen; {goes_on}."
+        )
     return done.student
 
 

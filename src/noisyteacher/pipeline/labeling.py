@@ -111,7 +111,9 @@ def label_files(
     teacher fails are left out and listed in ``<store>.rejected.jsonl``.
     """
     if batch_size < 1 or shard_size < 1:
-        raise InputError(f"Batches and shards hold at least 1, not {batch_size}, {shard_size}.")
+        raise InputError(
+            f"Batch and shard sizes must be at least 1, not {batch_size}, {shard_size}."
+        )
     if share is not None:
         _check_share(share, overwrite)
     out = Path(out)
@@ -161,9 +163,9 @@ def _remove_left_shards(out: Path) -> None:
 def _check_share(share: tuple[int, int], overwrite: bool) -> None:
     index, count = share
     if not 1 <= index <= count:
-        raise InputError(f"The share I/N has I from 1 to N, not {index}/{count}.")
+        raise InputError(f"The share I/N needs I from 1 to N, not {index}/{count}.")
     if overwrite:
-        raise InputError("Several processes cannot overwrite one store; remove it before them.")
+        raise InputError("Several processes cannot overwrite one store; remove it first.")
 
 
 def _label_share(
@@ -217,7 +219,9 @@ class _ShardFolder:
             # A kill while the plan was written leaves its temporary file.
             others = (e for e in self._folder.iterdir() if not e.name.startswith(f".{_PLAN}."))
             if not path.exists() and any(others):
-                raise InputError(f"{self._folder} is in the way and is not of a labeling; move it.")
+                raise InputError(
+                    f"{self._folder} is in the way and was not made by label; move it."
+                )
             say(f"The shards in {self._folder} belong to another labeling; starting over.")
             shutil.rmtree(self._folder)
         write_atomic(path, self._plan)

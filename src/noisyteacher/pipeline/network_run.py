@@ -83,9 +83,9 @@ def run_networks(run: Run) -> Distilled | Unfinished:
         _check(candidate, task.labels, settings.generations)
     students = sum(c.method is not None for c in candidates) * len(fit.held_out)
     run.say(
-        f"{students} students are trained for {run.config.epochs} epochs each, and judged on "
-        f"{len(fit.judged)} gold rows that they do not see"
-        + (f"; then the chosen one again on {fit.refits_on}." if fit.refits_on else ".")
+        f"{students} students are trained for {run.config.epochs} epochs each and compared on "
+        f"{len(fit.judged)} held-out gold rows"
+        + (f"; the chosen one is then trained again on {fit.refits_on}." if fit.refits_on else ".")
     )
     if not fit.train(candidates, task.labels):
         return Unfinished(fit.finished)
@@ -126,8 +126,8 @@ def _check(candidate: Candidate, labels: TeacherLabels, generations: int) -> Non
     check_store(candidate.method, labels)
     if generations > 1 and candidate.method.needs & EXTRAS:
         raise InputError(
-            f"{candidate.method!r} needs more than labels of a second generation have; leave it "
-            "out, or ask for one generation."
+            f"{candidate.method!r} needs more than the labels of a second generation provide; leave "
+            "it out, or use one generation."
         )
 
 
@@ -201,8 +201,8 @@ class _NetworkFit:
             self.candidates.append(candidate)
         if all(c.uses_teacher for c in self.candidates):
             raise InputError(
-                "No student of gold labels alone could be trained, so nothing can be compared; "
-                "give training= with a smaller learning rate."
+                "No student could be trained on the gold labels alone, so there is nothing to "
+                "compare with; pass training= with a smaller learning rate."
             )
         return True
 

@@ -227,7 +227,7 @@ def load_student(folder: str | Path, student: ModelLike | None = None) -> Studen
         # Read where it lies: the one that replaces it may still be at work.
         folder = next(filter(is_student, _replaced(folder.absolute())), folder)
     if not folder.is_dir():
-        raise InputError(f"There is no student's folder {folder}.")
+        raise InputError(f"There is no student folder {folder}.")
     if not is_student(folder):
         raise InputError(f"{folder} is not a student's folder: it has no {_CONFIG} of one.")
     config = read_json(path_inside(folder, _CONFIG), _REMEDY)

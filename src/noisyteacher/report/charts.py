@@ -25,6 +25,8 @@ from noisyteacher.report.parts import Chart, Table, short_names
 from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import Confusion
 
+_LINES = alt.Axis(labelExpr="split(datum.label, ', ')")
+
 # -- accuracies -----------------------------------------------------------------------------------
 
 
@@ -42,7 +44,9 @@ def draw_accuracies(found: Sequence[Line]) -> Chart | None:
     order = list(ACCURACIES.values())
     scale = percent_axis([p[end] for p in points for end in ("low", "high")])
     base = alt.Chart(data(points)).encode(
-        y=alt.Y("method:N", title=None, sort=None), yOffset=alt.YOffset("name:N", sort=order)
+        # A name such as "vanilla distillation, hard labels" has a line for each of its parts.
+        y=alt.Y("method:N", title=None, sort=None, axis=_LINES),
+        yOffset=alt.YOffset("name:N", sort=order),
     )
     several = any(p["n"] > 1 for p in points)
     layers = []

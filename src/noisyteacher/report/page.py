@@ -51,9 +51,8 @@ def _refusing_wrong_types(path: str | Path) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{path} cannot be shown, because one of its files holds something else than the "
-            f"command that wrote it ({type(error).__name__}: {error}); restore it, or run that "
-            "command again."
+            f"{path} cannot be shown, because one of its files is not as the command wrote it "
+            f"({type(error).__name__}: {error}); restore it, or run the command again."
         ) from error
 
 

@@ -295,8 +295,8 @@ def _disagreements(comparison: Comparison) -> Section:
     share = comparison.disagreements / max(1, comparison.rows)
     text = (
         f"Teacher and student ({short_name(comparison.student)}) disagree on "
-        f"{comparison.disagreements:,} of {comparison.rows:,} rows of {comparison.rows_of} "
-        f"({share:.1%})."
+        f"{comparison.disagreements:,} ({share:.1%}) of {comparison.rows:,} rows of "
+        f"{comparison.rows_of}."
     )
     if len(comparison.examples) < comparison.disagreements:
         text += f" These are the {len(comparison.examples)} on which the teacher is most confident."

@@ -92,7 +92,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (SafetensorError, KeyError, TypeError, orjson.JSONDecodeError) as error:
         raise InputError(
-            f"{path} is not a whole checkpoint ({error}); delete it to start anew."
+            f"{path} is not a complete checkpoint ({error}); delete it to start over."
         ) from error
 
 

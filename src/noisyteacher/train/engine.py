@@ -342,7 +342,7 @@ class _Runner:
             selection, test = self._judge(last)
         history.curve.append(EpochRecord(epoch + 1, loss, selection, test))
         self.good = self.run.state()
-        # Before the checkpoint: after a kill between the two, the epoch is reported again, not lost.
+        # Before the checkpoint: a kill between the two repeats the report, and loses none.
         self._report(history.curve[-1])
         if last or (epoch + 1) % config.checkpoint_every == 0:
             self.save()

@@ -130,5 +130,5 @@ def _import(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise InputError(
-            f"{module} is not installed; `pip install noisyteacher[track]` brings it."
+            f"{module} is not installed; install it with `pip install 'noisyteacher[track]'`."
         ) from error

@@ -74,9 +74,9 @@ def tune(
     candidates = expand(method, grid)
     jobs = [make_job(candidate) for candidate in candidates]
     if not paper_protocol and any(len(job.selection) == 0 for job in jobs):
-        raise InputError("Tuning judges on the selection set S, and a job has none.")
+        raise InputError("Tuning needs the selection set S, and a job has none.")
     if paper_protocol and data.test_y is None:
-        raise InputError("paper_protocol judges on the test part, and there is none.")
+        raise InputError("paper_protocol needs a test part, and there is none.")
     students = train(jobs, data, config, out=out, device=device, cohort=cohort, quiet=quiet)
     scores = [_score(student, paper_protocol) for student in students]
     best = max(range(len(candidates)), key=lambda i: scores[i])
