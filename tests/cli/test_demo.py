@@ -45,7 +45,7 @@ def test_console_page_and_card_say_the_same(first) -> None:
     for value, low, high in (about["figures"][key] for key in ("teacher", "gold_only", "student")):
         assert f"{value:.1f}<small>" in page
         assert f"{low:.1f} to {high:.1f}" in page
-        assert f"{value:.1f} % ({low:.1f} to {high:.1f})" in flat
+        assert f"{value:.1f}% ({low:.1f} to {high:.1f})" in flat
     for row in about["table"]["rows"]:
         assert f">{row[1]}<" in page
         assert row[1] in printed

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
+from noisyteacher.bench.gold_sizes import SHOWN
 from noisyteacher.cli import app
-from noisyteacher.cli.common import VerbCommand
+from noisyteacher.cli.common import VerbCommand, text_table
 
 GROUP: Any = typer.main.get_command(app)
 OPTIONS = [
@@ -42,6 +45,25 @@ def test_help_has_no_types_of_flags_and_fits_80_columns(
     assert result.exit_code == 0
     assert "<bool>" not in result.output
     assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_the_widest_table_of_numbers_fits_80_columns() -> None:
+    header = [name.replace(" ", "\n") for name in ("gold rows", *SHOWN.values())]
+    with StringIO() as file:
+        row = ["400", *["88.9 ± 4.5"] * len(SHOWN)]
+        Console(file=file, width=80).print(text_table("title", header, [row]))
+        lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    for part in row:
+        assert any(part in line for line in lines)
+    assert sum(line.count("88.9 ± 4.5") for line in lines) == len(SHOWN)
+    shown = " ".join(lines)
+    assert all(word in shown for name in SHOWN.values() for word in name.split())
+
+
+@pytest.mark.parametrize("program", ["--help", "demo --help"])
+def test_flags_of_the_program_show_no_type(program: str) -> None:
+    assert "<bool>" not in CliRunner().invoke(app, program.split()).output
 
 
 def test_one_option_has_one_name_and_one_shape() -> None:

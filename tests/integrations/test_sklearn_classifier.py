@@ -235,7 +235,7 @@ def test_too_few_rows_that_measure_the_teacher_are_refused() -> None:
 def test_rows_the_teacher_may_have_seen_do_not_judge() -> None:
     student = quick().fit(X, Y, **TEACHER)
     right = np.mean(SMALL.probs[SMALL.val].argmax(1) == SMALL.y[SMALL.val])
-    assert f"the teacher {100 * right:.1f} %" in student.verdict_
+    assert f"the teacher's own is {100 * right:.1f}%" in student.verdict_
     assert 0 < student.out_of_fold_score_ < 1
 
 

@@ -110,8 +110,8 @@ class Recipe:
             )
         if self.outside and (self.second or any(arm.val_role != "gold" for arm in self.arms)):
             raise InputError(
-                "If the teacher has rows of its own, A also serves as V and must be trained on with "
-                "its true labels: no arm can leave V out, and there is no second generation."
+                "If the teacher has rows of its own, A also serves as V and must be trained on "
+                "with its true labels: no arm can leave V out, and there is no second generation."
             )
         _refuse(
             [] if self.pretraining else self.all_methods,

@@ -137,7 +137,8 @@ def _show(done: Distilled, rows: list[Row], page: Path) -> None:
     console.print(text_table(told["title"], told["header"], told["rows"]))
     print_text(console, done.verdict())
     header, lines = sizes_table(rows)
-    console.print(text_table(sizes_title(rows), header, lines))
+    narrow = [name.replace(" ", "\n") for name in header]  # else it takes more than 80 columns
+    console.print(text_table(sizes_title(rows), narrow, lines))
     print_text(console, sizes_verdict(rows))
     typer.echo(f"Page: {page}")
     say_next("noisyteacher", "distill", "--help")

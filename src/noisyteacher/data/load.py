@@ -121,7 +121,7 @@ def read_examples(
         raise InputError(f"There is no file or folder {place}.")
     if place.is_dir() and files.text_column is not None:
         raise InputError(
-            f"{place} is a folder; text_column= (--text-column) applies to files only: name the file."
+            f"{place} is a folder; text_column= (--text-column) applies to files: name one."
         )
     name = stem_of(place)
     reading = ReadOptions(

@@ -126,8 +126,8 @@ def _check(candidate: Candidate, labels: TeacherLabels, generations: int) -> Non
     check_store(candidate.method, labels)
     if generations > 1 and candidate.method.needs & EXTRAS:
         raise InputError(
-            f"{candidate.method!r} needs more than the labels of a second generation provide; leave "
-            "it out, or use one generation."
+            f"{candidate.method!r} needs more than the labels of a second generation provide; "
+            "leave it out, or use one generation."
         )
 
 
