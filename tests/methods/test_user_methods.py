@@ -311,7 +311,7 @@ def test_settings_without_the_decorator_are_refused() -> None:
         with pytest.raises(InputError) as caught:
             make()
         assert str(caught.value) == (
-            "Forgotten has the setting beta but is no dataclass: write @dataclass(frozen=True) "
+            "Forgotten has the setting beta but is not a dataclass: write @dataclass(frozen=True) "
             "above the class."
         )
 

@@ -157,7 +157,7 @@ def distill(
         bool,
         option(
             STUDENTS,
-            "Train only on gold labels alone and with the method that the audit recommends.",
+            "Train only two students: one without the teacher, one with the recommended method.",
             "--quick",
         ),
     ] = False,

@@ -127,7 +127,7 @@ class Method:
         own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
         if own and "__dataclass_fields__" not in vars(cls):
             raise InputError(
-                f"{cls.__name__} has the setting {own[0]} but is no dataclass: write "
+                f"{cls.__name__} has the setting {own[0]} but is not a dataclass: write "
                 "@dataclass(frozen=True) above the class."
             )
         return super().__new__(cls)

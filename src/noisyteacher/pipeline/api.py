@@ -54,7 +54,7 @@ def distill(
 ) -> Student:
     """Train a student on gold labels and a teacher's labels of the pool.
 
-    Students of gold labels alone are always trained too, and ``student.about["verdict"]`` says
+    Students without the teacher are always trained too, and ``student.about["verdict"]`` says
     whether the teacher was worth it. A linear student (texts, unless asked otherwise) is a blend of
     several: all gold rows measure the teacher, train and, in folds, judge. Of networks one is
     chosen on a held-out fifth of the gold rows, then trained again on all of them.

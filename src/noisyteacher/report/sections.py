@@ -230,7 +230,7 @@ def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     if numbers.get("probe") is not None:  # of an audit that 0.1.0 made
         found.append(("Gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
     if numbers.get("comparison") is not None:
-        found.append(("Gold labels alone", _interval(numbers["comparison"]["gold_only"], ".1%")))
+        found.append(("Without the teacher", _interval(numbers["comparison"]["gold_only"], ".1%")))
     return found
 
 
