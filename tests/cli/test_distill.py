@@ -81,9 +81,9 @@ def test_people_get_words_and_a_second_start_changes_nothing(tmp_path: Path) -> 
     told = "100 gold and 150 pool examples, 2 classes"
     assert told in first.stderr
     cost = "2 students are trained for 1 epochs each and compared on 20 held-out gold rows"
-    assert f"{cost}; then the chosen one again on all gold rows." in first.stderr
+    assert f"{cost}; the chosen one is then trained again on all gold rows." in first.stderr
     assert "logistic regression" in first.stdout
-    assert "With 20 gold rows the accuracy is known to within" in first.stdout
+    assert "With only 20 gold rows, the accuracy is known to within" in first.stdout
     rows = (out / "results.jsonl").read_bytes()
     again = run(*on(folder), "--out", out, *FAST, "--quick")
     assert again.exit_code == 0, again.output

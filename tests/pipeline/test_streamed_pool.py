@@ -159,13 +159,15 @@ def test_a_streamed_network_equals_the_usual_one(
     settings = DistillSettings("mlp", (SLaM(),), training=SHORT)
     lines: list[str] = []
     usual = run_distill(gather(**files), settings, device="cpu", say=lines.append, quiet=True)
-    assert lines[-1].endswith("; then the chosen one again on all gold rows.")
+    assert lines[-1].endswith("; the chosen one is then trained again on all gold rows.")
     task, settings = gather_streamed(
         **files, settings=settings, folder=tmp_path / "shards", say=lines.append
     )
     assert lines[-1].endswith("compared on 398 of them, and the student is trained on all.")
     done = run_distill(task, settings, device="cpu", say=lines.append, quiet=True)
-    assert lines[-1].endswith("; then the chosen one again on all gold rows and the whole pool.")
+    assert lines[-1].endswith(
+        "; the chosen one is then trained again on all gold rows and the whole pool."
+    )
     for name, value in usual.student.state.items():
         assert torch.equal(value, done.student.state[name]), name
 
