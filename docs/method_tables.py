@@ -1,7 +1,7 @@
-"""Tables of methods made from the code, for the README and the documents.
+"""Renew the tables of methods in ``docs/methods.md``: ``python docs/method_tables.py``.
 
-In a Markdown file a table stands between ``<!-- made from the code: methods -->`` and
-``<!-- end -->``; ``update_file("README.md")`` renews it, and a test holds the files to it.
+A table stands between ``<!-- made from the code: methods -->`` and ``<!-- end -->``; a test holds
+the page to the code.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from noisyteacher.core.files import write_atomic
 from noisyteacher.methods.method import Grid, Method, Wrapper
 from noisyteacher.methods.registry import ALL_METHODS
+
+PAGE = Path(__file__).with_name("methods.md")
 
 
 def methods_table() -> str:
@@ -42,11 +43,6 @@ def update_text(text: str) -> str:
         made = (begin + table() + end).replace("\\", r"\\")
         text = re.sub(pattern, made, text, flags=re.DOTALL)
     return text
-
-
-def update_file(path: str | Path) -> None:
-    """Make the tables of a Markdown file anew."""
-    write_atomic(Path(path), update_text(Path(path).read_text("utf-8")).encode())
 
 
 def _about(method: type[Method]) -> Sequence[str]:
@@ -78,3 +74,7 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows
     )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(update_text(PAGE.read_text("utf-8")), "utf-8")
