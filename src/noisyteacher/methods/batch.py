@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.noise import TeacherNoise
+
+Labels: TypeAlias = TeacherLabels | None  # None without a teacher
+Noise: TypeAlias = TeacherNoise | None  # fitted on V; None for methods that want none
+Modules: TypeAlias = nn.Module | None  # trainable parts of a method's own
 
 __all__ = [
     "Batch",
@@ -72,6 +77,15 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def batch(self, entries: Tensor) -> Batch:
+        """The rows of one step, at these places (b,)."""
+        return Batch(
+            y=self.y.index_select(0, entries),
+            weight=self.weight.index_select(0, entries),
+            values={name: v.index_select(0, entries) for name, v in self.values.items()},
+            constants=self.constants,
+        )
 
     @property
     def row_bytes(self) -> int:

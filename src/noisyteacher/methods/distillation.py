@@ -16,6 +16,9 @@ from noisyteacher.losses import dkd, vid_nll, vid_rho
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
+    Labels,
+    Modules,
+    Noise,
     Output,
     Rows,
     StudentModel,
@@ -28,7 +31,6 @@ from noisyteacher.methods.batch import (
     weighted_mean,
 )
 from noisyteacher.methods.method import EMBEDDINGS, SOFT_LABELS, Grid, Method, TargetMethod
-from noisyteacher.noise import TeacherNoise
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,7 @@ class DKD(Method):
         self._check(self.temperature > 0, "temperature", "above 0")
         self._check(0 <= self.warmup <= 1, "warmup", "between 0 and 1")
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         logits, target = output.logits, batch.values["target"]
         on_pool = dkd(
             logits,
@@ -134,9 +134,7 @@ class VID(TargetMethod):
         self._check(self.layers in (1, 3), "layers", "1 or 3")
         self._check(self.on in ("all", "pool"), "on", '"all" or "pool"')
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         columns = super().prepare(rows, labels, noise)
         wanted = np.ones(len(rows), bool) if self.on == "all" else ~rows.gold
         found = self._embeddings(given(self, labels), rows.ids[wanted])
@@ -158,9 +156,7 @@ class VID(TargetMethod):
     def modules(self, student: StudentModel, columns: Columns) -> nn.Module:
         return Projection(student.embedding_dim, columns.values["embedding"].shape[1], self.layers)
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         if output.embedding is None or not isinstance(modules, Projection):
             raise InputError(f"{self!r} needs the student's embedding and its own projection.")
         mean = modules(output.embedding)
@@ -217,9 +213,7 @@ class FixMatch(Method):
         self._check(0 <= self.threshold <= 1, "threshold", "between 0 and 1")
         self._check(self.weight >= 0, "weight", "at least 0")
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         pool = pool_labels(self, rows, labels)
         columns = all_rows(rows)
         sure = torch.ones(len(rows), dtype=torch.bool)
@@ -227,9 +221,7 @@ class FixMatch(Method):
         columns.values.update(label=top_classes(rows, pool), sure=sure)
         return columns
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         if output.strong is None:
             raise InputError(f"{self!r} needs a strong view, and none was given.")
         on_gold = gold_losses(output.logits, batch.y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,14 +9,17 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from sklearn.neighbors import NearestNeighbors
-from torch import Tensor, nn
+from torch import Tensor
 
-from noisyteacher.core.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import warn
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import negative_cross_entropy_from_log, selected_binary_ce_from_log
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
+    Labels,
+    Modules,
+    Noise,
     Output,
     Rows,
     all_rows,
@@ -38,7 +40,7 @@ from noisyteacher.methods.method import (
     Method,
     TargetMethod,
 )
-from noisyteacher.noise import TeacherNoise, margin
+from noisyteacher.noise import margin
 
 LEAST_PER_CLASS = 25  # what class balancing of UPS leaves of each class at least
 _BLOCK_ROWS = 4096
@@ -76,9 +78,7 @@ class ConfidenceFilter(TargetMethod):
         self._check(0 < self.precision <= 1, "precision", "above 0 and at most 1")
         self._check(self.score in ("probability", "margin"), "score", '"probability" or "margin"')
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         pool = pool_labels(self, rows, labels)
         if self.threshold == "auto":
             val = given(self, labels).take(rows.val_ids)
@@ -88,11 +88,7 @@ class ConfidenceFilter(TargetMethod):
         keep = rows.gold
         keep[~rows.gold] = self._sure(pool) >= threshold
         if len(pool) and not keep[~rows.gold].any():
-            warnings.warn(
-                f"{self!r} keeps no row of the pool: only gold rows are left to train on.",
-                NoisyTeacherWarning,
-                stacklevel=2,
-            )
+            warn(f"{self!r} keeps no row of the pool: only gold rows are left to train on.")
         return keep_rows(self.target_columns(rows, pool), keep)
 
     def _sure(self, labels: TeacherLabels) -> np.ndarray:
@@ -131,11 +127,8 @@ class ConfidentPruning(TargetMethod):
     reference: ClassVar[str] = "Northcutt et al. JAIR 2021"
     unverified: ClassVar[str] = "a student of A in place of cross-validation"
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
-        pool = pool_labels(self, rows, labels)
-        columns = self.target_columns(rows, pool)
+    def target_columns(self, rows: Rows, pool: TeacherLabels) -> Columns:
+        columns = super().target_columns(rows, pool)
         columns.values["label"] = top_classes(rows, pool)
         return columns
 
@@ -244,9 +237,7 @@ class CutStat(TargetMethod):
         self._check(self.neighbours >= 2, "neighbours", "at least 2")
         self._check(self.among >= 0, "among", "a number of rows, or 0 for all")
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         pool = pool_labels(self, rows, labels)
         columns, keep = self.target_columns(rows, pool), rows.gold
         if len(pool):
@@ -329,9 +320,7 @@ class UPS(Method):
             self._check(getattr(self, name) > 0, name, "above 0")
         object.__setattr__(self, "whole_batch", not self.binary)
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         extras = pool_labels(self, rows, labels).extras
         chosen = self.select(extras["view_mean"], extras["view_std"])
         label = np.array(rows.y, np.int64)
@@ -340,11 +329,7 @@ class UPS(Method):
         negative[~rows.gold] = chosen.negative
         keep = (label >= 0) | negative.any(axis=1)
         if len(rows) > rows.gold.sum() and not (keep & ~rows.gold).any():
-            warnings.warn(
-                f"{self!r} selects no row of the pool: only gold rows are left to train on.",
-                NoisyTeacherWarning,
-                stacklevel=2,
-            )
+            warn(f"{self!r} selects no row of the pool: only gold rows are left to train on.")
         columns = all_rows(rows)
         columns.values["label"] = torch.from_numpy(label)
         columns.values["negative"] = torch.from_numpy(negative)
@@ -366,9 +351,7 @@ class UPS(Method):
             negative[sure] = False
         return Selection(np.where(sure, best, -1), negative)
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         logits, label = output.logits, batch.values["label"]
         negative, positive = batch.values["negative"].float(), label >= 0
         log_probs = logits.log_softmax(1)

@@ -25,6 +25,9 @@ from noisyteacher.losses import BaseLoss, CrossEntropy, sparse_slam_loss, vanill
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
+    Labels,
+    Modules,
+    Noise,
     Output,
     Rows,
     StudentModel,
@@ -144,9 +147,7 @@ class Method:
         """Replace the teacher's labels before the noise model sees them (calibration)."""
         return labels
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         """Turn rows and labels into per-example tensors, once, on the CPU."""
         columns = all_rows(rows)
         if SOFT_LABELS in self.needs:
@@ -157,9 +158,7 @@ class Method:
         """Trainable parts of the method itself; they join the student's optimizer."""
         return None
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         """The scalar to minimize; ``progress`` is the share of the steps that are done, a tensor.
 
         Static shapes, no host sync: it is captured in a CUDA graph.
@@ -225,9 +224,7 @@ class TargetMethod(Method, register=False):
         """The loss against the target."""
         return CrossEntropy()
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         return self.target_columns(rows, pool_labels(self, rows, labels))
 
     def target_columns(self, rows: Rows, pool: TeacherLabels) -> Columns:
@@ -239,9 +236,7 @@ class TargetMethod(Method, register=False):
             columns.values["target"] = dense_target(rows, pool, self.hard)
         return columns
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         return weighted_mean(self.example_losses(output.logits, batch), batch)
 
     def example_losses(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -301,17 +296,13 @@ class Wrapper(Method, register=False):
     def relabel(self, rows: Rows, labels: TeacherLabels) -> TeacherLabels:
         return self.wrapped.relabel(rows, labels)
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         return self.wrapped.prepare(rows, labels, noise)
 
     def modules(self, student: StudentModel, columns: Columns) -> nn.Module | None:
         return self.wrapped.modules(student, columns)
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         return self.wrapped.loss(output, batch, modules, progress)
 
     def refresh_every(self) -> int:

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from noisyteacher import losses
 from noisyteacher.core.errors import InputError
-from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
+    Labels,
+    Modules,
+    Noise,
     Output,
     Rows,
     StudentModel,
@@ -23,7 +25,6 @@ from noisyteacher.methods.batch import (
     weighted_mean,
 )
 from noisyteacher.methods.method import Grid, Method, PlainMethod
-from noisyteacher.noise import TeacherNoise
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,13 @@ class GoldOnly(Method):
     formula: ClassVar[str] = "ce(y, f) on gold rows"
     reference: ClassVar[str] = "baseline"
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         keep = rows.gold
         if not self.use_val:
             keep = keep & ~np.isin(rows.ids, rows.val_ids)
         return keep_rows(all_rows(rows), keep)
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         return weighted_mean(gold_losses(output.logits, batch.y), batch)
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisyteacher import losses
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, warn
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
+    Labels,
+    Modules,
+    Noise,
     Output,
     Rows,
     all_rows,
@@ -24,12 +26,11 @@ from noisyteacher.methods.batch import (
     given,
     gold_classes,
     one_hot,
-    pool_labels,
     top_classes,
     weighted_mean,
 )
 from noisyteacher.methods.method import ONCE, PRETRAINED, SOFT_LABELS, Grid, TargetMethod
-from noisyteacher.noise import TeacherNoise, margin
+from noisyteacher.noise import margin
 
 SMALLEST_LOSS = 1e-7
 
@@ -94,17 +95,12 @@ class TruncatedGCE(TargetMethod):
     def base_loss(self) -> losses.BaseLoss:
         return losses.GCE(self.q)
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
-        pool = pool_labels(self, rows, labels)
-        columns = self.target_columns(rows, pool)
+    def target_columns(self, rows: Rows, pool: TeacherLabels) -> Columns:
+        columns = super().target_columns(rows, pool)
         columns.values["label"] = top_classes(rows, pool)
         return columns
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         logits = output.logits
         probs = logits.detach().softmax(1)
         of_label = probs.gather(1, batch.values["label"][:, None])[:, 0]
@@ -132,9 +128,7 @@ class ForwardCorrection(TargetMethod):
         super().__post_init__()
         self._check(self.smoothing >= 0, "smoothing", "at least 0")
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         columns = super().prepare(rows, labels, noise)
         val = given(self, labels).take(rows.val_ids)
         columns.constants["transition"] = self.transition(
@@ -184,11 +178,7 @@ class PartialLabels(TargetMethod):
             raise InputError(f"{self!r} needs {self.top} classes per label; {pool.k} are stored.")
         first = torch.from_numpy(pool.topk_index[:, : self.top].astype(np.int64))
         if self.top >= rows.classes:
-            warnings.warn(
-                f"{self!r} of {rows.classes} classes does not distinguish between classes.",
-                NoisyTeacherWarning,
-                stacklevel=2,
-            )
+            warn(f"{self!r} of {rows.classes} classes does not distinguish between classes.")
         # Classes that the teacher rules out, as in a hard label, have no share.
         possible = torch.from_numpy(np.isfinite(pool.topk_logprob[:, : self.top])).float()
         shared = torch.zeros(len(first), rows.classes).scatter_(1, first, possible)
@@ -238,9 +228,7 @@ class Weighted(TargetMethod):
         self._check(self.neighbours >= 0, "neighbours", "a number of rows, or 0 for the default")
         self._check(self.max_weight > 0, "max_weight", "above 0")
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         columns = super().prepare(rows, labels, noise)
         known = given(self, labels)
         teacher_margin = torch.zeros(len(rows))

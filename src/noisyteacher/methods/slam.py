@@ -19,7 +19,7 @@ from noisyteacher.losses import (
     slam_loss,
     sparse_slam_loss,
 )
-from noisyteacher.methods.batch import Batch, Columns, Rows, pool_labels
+from noisyteacher.methods.batch import Batch, Columns, Labels, Noise, Rows, pool_labels
 from noisyteacher.methods.method import SHORTLIST, Grid, PlainMethod, TargetMethod
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.saving import ONE_OVER_K, check_each_setting
@@ -101,9 +101,7 @@ class SLaM(TargetMethod):
             level=self.level,
         )
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         if noise is None:
             raise InputError(f"{self!r} needs its noise model fitted on V.")
         pool = pool_labels(self, rows, labels)

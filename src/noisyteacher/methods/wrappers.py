@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from noisyteacher.core.errors import InputError, MissingIdsError
@@ -16,6 +16,9 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
+    Labels,
+    Modules,
+    Noise,
     Output,
     Rows,
     dense_labels,
@@ -37,7 +40,6 @@ from noisyteacher.methods.method import (
 )
 from noisyteacher.methods.plain import Vanilla
 from noisyteacher.methods.slam import SLaM
-from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.calibration import SMALLEST_PROB, fit_calibration
 
 NORMALIZERS: dict[str, Callable[[np.ndarray], float]] = {
@@ -75,9 +77,7 @@ class Fidelity(Wrapper):
         self._check(self.beta >= 0, "beta", "at least 0")
         self._check(self.normalizer in NORMALIZERS, "normalizer", '"mean", "sum" or "max"')
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         columns = super().prepare(rows, labels, noise)
         std = pool_labels(self, rows, labels).extras["view_std"]
         factor = torch.ones(len(rows))
@@ -140,9 +140,7 @@ class Temperature(Wrapper):
                 "Temperature could replace."
             )
 
-    def prepare(
-        self, rows: Rows, labels: TeacherLabels | None, noise: TeacherNoise | None
-    ) -> Columns:
+    def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         columns = super().prepare(rows, labels, noise)
         values, gold = columns.values, columns.y >= 0
         innermost = self._innermost()
@@ -183,9 +181,7 @@ class Temperature(Wrapper):
             values["top_index"][gold] = torch.from_numpy(found.topk_index.astype(np.int32))
             values["top_prob"][gold], values["tail"][gold] = top, tail
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         t = torch.where(batch.gold, float(self.t_a), float(self.t_b))
         strong = None if output.strong is None else output.strong / t[:, None]
         tempered = replace(output, logits=output.logits / t[:, None], strong=strong)
@@ -282,9 +278,7 @@ class Consistency(Wrapper):
     def wrapped(self) -> Method:
         return _GoldTerm() if self.inner is None else super().wrapped
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         if output.strong is None:
             raise InputError(f"{self!r} needs a strong view, and none was given.")
         inner = super().loss(output, batch, modules, progress)
@@ -302,7 +296,5 @@ class _GoldTerm(Method, register=False):
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def loss(
-        self, output: Output, batch: Batch, modules: nn.Module | None, progress: Tensor
-    ) -> Tensor:
+    def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
         return weighted_mean(gold_losses(output.logits, batch.y) * batch.gold, batch)
