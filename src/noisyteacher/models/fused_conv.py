@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.layers import is_channels_last
+from noisyteacher.models.layers import is_channels_last, power_of_two_above
 
 try:
     from noisyteacher.models import fused_conv_kernels as kernels
@@ -66,7 +66,7 @@ class ConvPlan:
         strips = min(height, max(1, PROGRAMS // tiles))
         rows = min(height, max(MIN_ROWS, -(-height // strips)))
         all_steps = -(-pairs // WEIGHT_PARTS[channels]["BLOCK"]) * height
-        parts = min(PARTS[channels], _power_of_two_above(all_steps))
+        parts = min(PARTS[channels], power_of_two_above(all_steps))
         return cls(
             tiles=tiles,
             strips=-(-height // rows),
@@ -190,8 +190,3 @@ def _problem(x: Tensor, weight: Tensor) -> str | None:
 def _is_hopper(device: torch.device) -> bool:
     # Elsewhere tiles may not fit into shared memory, and nothing has been measured.
     return torch.cuda.get_device_capability(device)[0] == 9
-
-
-def _power_of_two_above(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << (n - 1).bit_length()

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.layers import ACTIVATIONS, is_channels_last
+from noisyteacher.models.layers import ACTIVATIONS, is_channels_last, power_of_two_above
 
 try:
     from noisyteacher.models import fused_norm_kernels as kernels
@@ -53,12 +53,12 @@ class NormPlan:
 
     @classmethod
     def of(cls, rows: int, channels: int) -> NormPlan:
-        block_channels = min(_power_of_two_above(channels), BLOCK_CHANNELS)
+        block_channels = min(power_of_two_above(channels), BLOCK_CHANNELS)
         channel_tiles = -(-channels // block_channels)
-        block_rows = min(TILE_ELEMENTS // block_channels, _power_of_two_above(rows))
+        block_rows = min(TILE_ELEMENTS // block_channels, power_of_two_above(rows))
         tiles = -(-rows // block_rows)
         programs = min(tiles, max(1, PROGRAMS // channel_tiles))
-        parts = _power_of_two_above(programs + 1) // 2
+        parts = power_of_two_above(programs + 1) // 2
         while parts * block_channels > PARTIAL_ELEMENTS and 2 * tiles <= PART_TILES * parts:
             parts //= 2
         warps = max(1, min(16, block_rows * block_channels // (32 * THREAD_ELEMENTS)))
@@ -221,11 +221,6 @@ def _backward(
 
 def _float32(like: Tensor, *shape: int) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=like.device)
-
-
-def _power_of_two_above(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << (n - 1).bit_length()
 
 
 def _check(

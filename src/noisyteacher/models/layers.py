@@ -185,3 +185,8 @@ def _norm_kernel(
 def is_channels_last(x: Tensor) -> bool:
     """Whether (b, C, H, W) lies in memory as the kernels read it."""
     return x.is_contiguous(memory_format=torch.channels_last)
+
+
+def power_of_two_above(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -13,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.hub import check_model_name, quiet_loading
 from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
@@ -98,11 +97,9 @@ class TextEncoder(ModelSpec):
         """A new head starts at random, as it should; a part of the body that does is no encoder."""
         body = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
         if body:
-            warnings.warn(
+            warn(
                 f"TextEncoder: {len(body)} weights of the encoder are not in "
-                f"{self.path_or_name!r} and start at random: {first_few(body)}.",
-                NoisyTeacherWarning,
-                stacklevel=2,
+                f"{self.path_or_name!r} and start at random: {first_few(body)}."
             )
 
     def _architecture(self, transformers: ModuleType) -> Any:
@@ -143,16 +140,12 @@ class PooledNetwork(TextNetwork):
         return logits
 
 
-class DistilBertNetwork(TextNetwork):
-    """DistilBERT: the first token goes through one ReLU layer."""
+class DistilBertNetwork(PooledNetwork):
+    """DistilBERT: the first token goes through one ReLU layer in place of a pooler."""
 
     def embed(self, x: TokenRows) -> Tensor:
         first_token = self.encode(x).last_hidden_state[:, 0]
         return F.relu(self.hf_model.pre_classifier(first_token))
-
-    def classify(self, embedding: Tensor) -> Tensor:
-        logits: Tensor = self.hf_model.classifier(self.hf_model.dropout(embedding))
-        return logits
 
 
 class RobertaNetwork(TextNetwork):
