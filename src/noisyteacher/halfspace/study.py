@@ -33,7 +33,7 @@ from noisyteacher.runs import RunFolder
 from noisyteacher.runs.rows import read_lines
 
 SHAPES = ("near-margin", "ball", "sphere", "gaussian")
-Row = dict[str, Any]
+StudyRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Study:
         ]
 
 
-def smoke_study(seed: int = 0) -> Study:
+def smoke_study() -> Study:
     """The whole way in seconds; its numbers mean little."""
     return Study(
         shapes=("near-margin",),
@@ -164,11 +164,10 @@ def smoke_study(seed: int = 0) -> Study:
         guarantee_epsilons=(0.1,),
         guarantee_noises=(0.1,),
         guarantee_runs=40,
-        seed=seed,
     )
 
 
-def measure_samples(cell: Cell, study: Study, device: str = "cpu") -> list[Row]:
+def measure_samples(cell: Cell, study: Study, device: str = "cpu") -> list[StudyRow]:
     """Samples to error ε of every learner on one cell: one row each."""
     started = time.perf_counter()
     steps = min(cell.steps(study.constant), study.max_steps)
@@ -189,7 +188,7 @@ def measure_samples(cell: Cell, study: Study, device: str = "cpu") -> list[Row]:
     ]
 
 
-def measure_guarantee(cell: Cell, study: Study, device: str = "cpu") -> list[Row]:
+def measure_guarantee(cell: Cell, study: Study, device: str = "cpu") -> list[StudyRow]:
     """How often SLaM has, and how often the hold-out finds, an iterate with error at most ε."""
     started = time.perf_counter()
     runs, seed = study.guarantee_runs, cell.seed(study.seed)
@@ -210,7 +209,7 @@ def measure_guarantee(cell: Cell, study: Study, device: str = "cpu") -> list[Row
     return [row]
 
 
-def _row(kind: str, cell: Cell, runs: int, steps: int, seed: int, device: str) -> Row:
+def _row(kind: str, cell: Cell, runs: int, steps: int, seed: int, device: str) -> StudyRow:
     shape = cell.data().shape
     return {
         "recipe": "halfspace",
@@ -229,19 +228,19 @@ def _row(kind: str, cell: Cell, runs: int, steps: int, seed: int, device: str) -
     }
 
 
-Measurement = Callable[[Cell, Study, str], list[Row]]
+Measurement = Callable[[Cell, Study, str], list[StudyRow]]
 _MEASUREMENTS: dict[str, Measurement] = {
     "samples": measure_samples,
     "guarantee": measure_guarantee,
 }
 
 
-def load_rows(folder: Path) -> list[Row]:
+def load_rows(folder: Path) -> list[StudyRow]:
     """The rows that are there; a last line that was cut off is ignored."""
     return read_lines(RunFolder(folder).results, _parse_row)
 
 
-def _parse_row(value: Any) -> Row:
+def _parse_row(value: Any) -> StudyRow:
     if not isinstance(value, dict) or not {"kind", *_CELL_FIELDS} <= value.keys():
         raise TypeError(f"it has no {', '.join(_CELL_FIELDS)}")
     return value

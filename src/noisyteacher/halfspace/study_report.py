@@ -27,7 +27,7 @@ from noisyteacher.halfspace.simulation import (
     simulate,
 )
 from noisyteacher.halfspace.stream import NoisyHalfspace, RandomNoise
-from noisyteacher.halfspace.study import Cell, Row, Study, all_rules
+from noisyteacher.halfspace.study import Cell, Study, StudyRow, all_rules
 from noisyteacher.halfspace.theory import (
     NORM_GROWTH,
     PROVED,
@@ -82,12 +82,12 @@ class ExponentRow:
     proved: float | None
 
 
-def reached(row: Row, which: str) -> Reached:
+def reached(row: StudyRow, which: str) -> Reached:
     """Read "best" or "last" of a samples row back."""
     return Reached(**row[which])
 
 
-def sweep_rows(rows: Sequence[Row], cells: Sequence[Cell], learner: str) -> list[Row]:
+def sweep_rows(rows: Sequence[StudyRow], cells: Sequence[Cell], learner: str) -> list[StudyRow]:
     """The samples rows of these cells, in order, where they were run."""
     found = {
         (row["shape"], row["margin"], row["epsilon"], row["noise"]): row
@@ -98,7 +98,7 @@ def sweep_rows(rows: Sequence[Row], cells: Sequence[Cell], learner: str) -> list
     return [found[key] for key in keys if key in found]
 
 
-def exponents(study: Study, rows: Sequence[Row]) -> list[ExponentRow]:
+def exponents(study: Study, rows: Sequence[StudyRow]) -> list[ExponentRow]:
     """Fit every sweep of every learner."""
     fitted = []
     for shape in study.shapes:
@@ -127,11 +127,11 @@ class Summary:
     """All that is printed after a study."""
 
     exponents: list[ExponentRow]
-    guarantee: list[Row]
-    consistency: list[Row]
+    guarantee: list[StudyRow]
+    consistency: list[StudyRow]
     caveats: tuple[str, ...] = CAVEATS
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[StudyRow]:
         """What was derived from the measured rows, for machines."""
         return [{"kind": "exponent", **asdict(row)} for row in self.exponents] + self.consistency
 
@@ -171,13 +171,13 @@ class Summary:
         ]  # fmt: skip
 
 
-def summarize_study(study: Study, rows: Sequence[Row]) -> Summary:
+def summarize_study(study: Study, rows: Sequence[StudyRow]) -> Summary:
     """Fit the exponents and check the consistency proposition."""
     guarantee = [row for row in rows if row["kind"] == "guarantee"]
     return Summary(exponents(study, rows), guarantee, consistency_rows())
 
 
-def consistency_rows() -> list[Row]:
+def consistency_rows() -> list[StudyRow]:
     """The proposition just above and just below α = 1/k, and where its printed form fails."""
     cases = [(3, 2, 0.3), (3, 2, 0.6), (4, 3, 0.32), (4, 3, 0.35), (4, 4, 0.1), (4, 3, 0.6)]
     rows = []
@@ -283,13 +283,13 @@ def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     steps, trace = simulation.steps, simulation.traces["Slam"]
     figure = Figure(figsize=(8.4, 3.7), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _draw_band(left, steps, trace.correlation, "Slam", "w·w*, median and quartiles")
+    _draw_band(left, steps, trace.correlation, "w·w*, median and quartiles")
     # The iterate after step t decides step t + 1; each kept one stands for those up to the next.
     summed = np.concatenate([[0.5], trace.errors.mean(1)])[:-1]
     below = drift(cell.margin, cell.gap) * np.cumsum(np.diff(steps, prepend=0) * summed)
     left.plot(steps, below, color="black", linestyle="--", label="claim 1: (gap·γ/2)·Σ error")
     left.set(title="Claim 1: w·w* grows while w errs", ylabel="w·w*")
-    _draw_band(right, steps, trace.norm, "Slam", "‖w‖, median and quartiles")
+    _draw_band(right, steps, trace.norm, "‖w‖, median and quartiles")
     right.plot(
         steps, np.sqrt(NORM_GROWTH * steps), color="black", linestyle="--",
         label="claim 2: √((2/e + 1)·T)",
@@ -302,7 +302,9 @@ def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     return figure
 
 
-def draw_all(study: Study, rows: Sequence[Row], folder: Path, device: str = "cpu") -> list[Path]:
+def draw_all(
+    study: Study, rows: Sequence[StudyRow], folder: Path, device: str = "cpu"
+) -> list[Path]:
     """Draw every picture of a study into ``folder``; gives the files."""
     base = Cell("near-margin", study.margin, study.epsilon, study.noise)
     problems = {
@@ -337,7 +339,7 @@ def draw_all(study: Study, rows: Sequence[Row], folder: Path, device: str = "cpu
     ]
 
 
-def draw_samples(study: Study, rows: Sequence[Row], shape: str) -> Figure:
+def draw_samples(study: Study, rows: Sequence[StudyRow], shape: str) -> Figure:
     """Samples until some iterate is good, against 1/γ, 1/ε and 1/(1−2η), with the fits."""
     figure = Figure(figsize=(11, 3.7), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
@@ -364,7 +366,7 @@ def draw_samples(study: Study, rows: Sequence[Row], shape: str) -> Figure:
     return figure
 
 
-def _draw_sweep(axes: Axes, rows: Sequence[Row], variable: str, learner: str) -> None:
+def _draw_sweep(axes: Axes, rows: Sequence[StudyRow], variable: str, learner: str) -> None:
     colour, _, marker = _LOOKS[learner]
     for row in rows:
         best = reached(row, "best")
@@ -388,11 +390,9 @@ def _draw_theory(axes: Axes, places: Sequence[float]) -> None:
     axes.plot(ends, start * (ends / ends[0]) ** 2, color="black", linewidth=0.8, label="slope 2")
 
 
-def _draw_band(
-    axes: Axes, steps: np.ndarray, values: np.ndarray, learner: str, label: str | None = None
-) -> None:
-    colour, style, marker = _LOOKS[learner]
+def _draw_band(axes: Axes, steps: np.ndarray, values: np.ndarray, label: str) -> None:
+    colour, style, marker = _LOOKS["Slam"]
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
     axes.plot(steps, middle, color=colour, linestyle=style, marker=marker, markersize=4,
-              markevery=max(1, len(steps) // 8), label=label or learner)  # fmt: skip
+              markevery=max(1, len(steps) // 8), label=label)  # fmt: skip
     axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
