@@ -20,11 +20,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from measuring import this_machine, write_csv
-from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.data import Tfidf
 from noisyteacher.data.image_views import ImageViews
 from noisyteacher.data.splits import Split
-from noisyteacher.data.tensors import image_tensor
+from noisyteacher.data.tensors import feature_matrix, image_tensor
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import SLaM, Vanilla
 from noisyteacher.models import BagMLP, ResNetCifar

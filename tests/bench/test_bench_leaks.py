@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from bench_rows import row
 
-from noisyteacher.bench import Recipe, Row, protocol, teacher
+from noisyteacher.bench import Recipe, Row, logistic, protocol, teacher
 from noisyteacher.bench.bench_run import RunOptions, open_run
 from noisyteacher.bench.plan import planned_students
 from noisyteacher.bench.recipe import smoke
@@ -70,17 +70,17 @@ def test_the_strength_of_the_logistic_regression_is_chosen_on_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    fit_floor = protocol.fit_floor
+    fit_floor = logistic.fit_floor
 
     def noted(x: Any, y: Any, selection_x: Any, selection_y: Any) -> Any:
         seen.append((x, y, selection_x, selection_y))
         return fit_floor(x, y, selection_x, selection_y)
 
-    monkeypatch.setattr(protocol, "fit_floor", noted)
+    monkeypatch.setattr(logistic, "fit_floor", noted)
     with open_run(small(logistic=True), tmp_path, RunOptions(device="cpu")) as run:
-        protocol._write_logistic_rows(run, 24)
+        logistic.write_logistic_rows(run, 24)
         parts, dataset = run.split(24, 0), run.dataset
-        x, _ = protocol._feature_matrices(run.data)
+        x, _ = logistic._feature_matrices(run.data)
         (row,) = run.run_folder.rows()
     ((known_x, known_y, selection_x, selection_y),) = seen
     known = np.concatenate([parts.gold, parts.val])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisyteacher.auditing import audit
-from noisyteacher.core.notebook import notebook_html
+from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Linear

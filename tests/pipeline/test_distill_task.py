@@ -13,7 +13,7 @@ import pytest
 
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.joining import join_labels
+from noisyteacher.labels.teacher_labels import join_labels
 from noisyteacher.pipeline import gather
 from noisyteacher.pipeline.task import Task
 from user_files import MOODS, noisy_probs, reviews
@@ -142,7 +142,7 @@ def test_an_array_is_not_read_for_its_length(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
     finally:
         tracemalloc.stop()
-    with pytest.raises(InputError, match=r"torn\.npy is not a readable NumPy file"):
+    with pytest.raises(InputError, match=r"torn\.npy is damaged or incomplete"):
         gather(**given(labels=tmp_path / "torn.npy"))
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from noisyteacher.auditing.bootstrap import Interval
 from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.evidence import DecisionRows
-from noisyteacher.choose.floor import FeatureMatrix, feature_matrix
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
 from noisyteacher.choose.linear_choice import choose_linear, default_methods, linear_candidates
 from noisyteacher.choose.verdict import ENOUGH_GOLD, gold_verdict, is_no_gain, verdict
@@ -26,14 +25,15 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.input_format import fit_format
+from noisyteacher.data.tensors import FeatureMatrix, feature_matrix
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array
-from noisyteacher.labels.joining import join_labels
+from noisyteacher.labels.teacher_labels import join_labels
 from noisyteacher.methods import GoldOnly
 
 _LARGEST_SIDE = 32  # pixels; larger images are averaged down for linear students
 
-Inputs: TypeAlias = np.ndarray | sp.csr_matrix | list[str]
+AuditInputs: TypeAlias = np.ndarray | sp.csr_matrix | list[str]
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class GoldInputs:
     Rows of V without a teacher label judge and train students, and do not measure the teacher.
     """
 
-    val: Inputs
+    val: AuditInputs
     y: np.ndarray  # (v,) true classes of V
     labeled: np.ndarray  # (v,) bool: the rows of V that have a teacher label
-    gold: Inputs | None
+    gold: AuditInputs | None
     gold_y: np.ndarray
-    pool: Inputs | None
+    pool: AuditInputs | None
     pool_ids: np.ndarray  # of the pool's inputs
 
 
@@ -73,7 +73,7 @@ class GoldComparison:
         return is_no_gain(self.gain.value, self.gain.high) or self.gold_weight >= ENOUGH_GOLD
 
 
-def read_inputs(inputs: Any, rows: int, what: str) -> Inputs:
+def read_inputs(inputs: Any, rows: int, what: str) -> AuditInputs:
     """Inputs as users give them: n texts, or numbers of shape (n, ...), dense or sparse."""
     if _is_texts(inputs):
         texts = [str(text) for text in inputs]
@@ -161,7 +161,7 @@ def _interval(found: Estimate) -> Interval:
 
 def _with_both(
     given: GoldInputs, pool: TeacherLabels | None
-) -> tuple[Inputs | None, TeacherLabels | None]:
+) -> tuple[AuditInputs | None, TeacherLabels | None]:
     """Inputs and teacher labels of the pool's rows that have both, in the order of the inputs."""
     if given.pool is None or pool is None:
         return None, None
@@ -171,7 +171,7 @@ def _with_both(
     return take_rows(given.pool, both), pool.take(given.pool_ids[both])
 
 
-def _joined(parts: list[Inputs]) -> Inputs:
+def _joined(parts: list[AuditInputs]) -> AuditInputs:
     kinds = {_kind(part) for part in parts}
     if len(kinds) > 1 or len({np.shape(part)[1:] for part in parts}) > 1:
         raise InputError("inputs, gold_inputs and pool_inputs must be of one kind and one shape.")
@@ -182,7 +182,7 @@ def _joined(parts: list[Inputs]) -> Inputs:
     return np.concatenate(parts)
 
 
-def _features(inputs: Inputs) -> FeatureMatrix:
+def _features(inputs: AuditInputs) -> FeatureMatrix:
     """What linear students of distill read; pixels of images are the columns of a table."""
     if sp.issparse(inputs):
         return inputs
@@ -203,7 +203,7 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     return np.asarray(blocks.mean((2, 4), dtype=np.float32))
 
 
-def _kind(inputs: Inputs) -> Kind:
+def _kind(inputs: AuditInputs) -> Kind:
     if isinstance(inputs, list):
         return "text"
     return "image" if inputs.ndim == 4 else "table"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from textwrap import fill
@@ -12,16 +11,17 @@ import numpy as np
 
 from noisyteacher.auditing.bootstrap import Bootstrap
 from noisyteacher.auditing.findings import Finding, find
-from noisyteacher.auditing.gold_comparison import GoldInputs, Inputs, read_inputs
+from noisyteacher.auditing.gold_comparison import AuditInputs, GoldInputs, read_inputs
 from noisyteacher.auditing.measurements import Case, Numbers, measure
 from noisyteacher.auditing.recommend import Recommendation, recommend
-from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning, first_few
-from noisyteacher.core.notebook import notebook_html
+from noisyteacher.core.errors import InputError, MissingIdsError, first_few, warn
+from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.io.classes import class_numbers
-from noisyteacher.io.ids import IdLookup, check_unique, clean_ids
+from noisyteacher.io.ids import IdLookup
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
+from noisyteacher.labels.teacher_labels import unique_ids
 from noisyteacher.methods import Method
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.noise.covariates import LabelsOrProbs
@@ -136,13 +136,13 @@ def audit(
         raise InputError(f"An audit's lower_bound must be a number, not {lower_bound!r}.")
     store = _as_labels(labels)
     truth = class_numbers(y, store.classes)
-    val_ids = store.ids if ids is None else _unique_ids(ids)
+    val_ids = store.ids if ids is None else unique_ids(ids)
     if len(val_ids) != len(truth):
         raise InputError(f"{len(truth)} true classes were given for {len(val_ids)} gold rows.")
     labeled = np.arange(len(truth))
     if ids is not None:
-        labeled = np.flatnonzero(labeled_rows(val_ids, store))
-    a_ids = store.ids[:0] if gold_ids is None else _unique_ids(gold_ids)
+        labeled = np.flatnonzero(have_teacher_label(val_ids, store))
+    a_ids = store.ids[:0] if gold_ids is None else unique_ids(gold_ids)
     given_pool = None if pool is None else _given_pool(pool, labels, store)
     rest = _pool(store, given_pool, val_ids, a_ids)
     read = None
@@ -176,7 +176,7 @@ def audit(
     return Audit(numbers, findings, recommend(numbers, findings, kind or compared))
 
 
-def labeled_rows(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
+def have_teacher_label(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
     """(n,) bool: which gold rows have a teacher label; warns of those that have none."""
     found = labels.has(ids)
     missing = ids[~found].tolist()
@@ -187,11 +187,10 @@ def labeled_rows(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
             f"{first_few(labels.ids.tolist(), 2)}."
         )
     if missing:
-        warnings.warn(
+        warn(
             f"{len(missing)} of {len(ids)} gold ids have no teacher label and do not measure the "
             f"teacher: {first_few(missing)}.",
-            NoisyTeacherWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return found
 
@@ -214,12 +213,6 @@ def _given_pool(pool: LabelsOrProbs, labels: LabelsOrProbs, store: TeacherLabels
     return made
 
 
-def _unique_ids(ids: Any) -> np.ndarray:
-    cleaned = clean_ids(ids)
-    check_unique(cleaned)
-    return cleaned
-
-
 def _pool(
     store: TeacherLabels, given: TeacherLabels | None, val_ids: np.ndarray, gold_ids: np.ndarray
 ) -> TeacherLabels | None:
@@ -232,7 +225,9 @@ def _pool(
     return source.take(source.ids[~known]) if known.any() else source
 
 
-def _gold_inputs(inputs: Any, y: Any, store: TeacherLabels) -> tuple[Inputs | None, np.ndarray]:
+def _gold_inputs(
+    inputs: Any, y: Any, store: TeacherLabels
+) -> tuple[AuditInputs | None, np.ndarray]:
     if (inputs is None) != (y is None):
         raise InputError("gold_inputs and gold_y must be given together.")
     if inputs is None:
@@ -241,12 +236,12 @@ def _gold_inputs(inputs: Any, y: Any, store: TeacherLabels) -> tuple[Inputs | No
     return read_inputs(inputs, len(truth), "gold_inputs"), truth
 
 
-def _pool_inputs(given: Any, pool: TeacherLabels | None) -> tuple[Inputs | None, np.ndarray]:
+def _pool_inputs(given: Any, pool: TeacherLabels | None) -> tuple[AuditInputs | None, np.ndarray]:
     if given is None or pool is None:
         return None, np.empty(0, np.int64)
     if not isinstance(given, tuple):
         return read_inputs(given, len(pool), "pool_inputs"), pool.ids
-    ids = _unique_ids(given[0])
+    ids = unique_ids(given[0])
     return read_inputs(given[1], len(ids), "pool_inputs"), ids
 
 

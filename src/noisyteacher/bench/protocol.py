@@ -6,46 +6,39 @@ Every arrow leaves a file in the run's folder; started again, the run goes on wh
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from scipy.sparse import csr_matrix
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
 
 from noisyteacher.auditing import audit
 from noisyteacher.bench.bench_run import BenchRun, RunOptions, claim_folder, open_run
 from noisyteacher.bench.figures import draw_alpha_curve
+from noisyteacher.bench.logistic import write_logistic_rows
 from noisyteacher.bench.plan import PlannedStudent, cohorts, missing_students, planned_students
-from noisyteacher.bench.recipe import LOGISTIC, Arm, Recipe
+from noisyteacher.bench.recipe import Recipe
 from noisyteacher.bench.teacher import StartingPoint, make_starting_point, second_generation_labels
-from noisyteacher.choose.floor import STRENGTHS, FeatureMatrix, feature_matrix, fit_floor
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import slug, write_atomic
 from noisyteacher.core.integrity import sealed_json
-from noisyteacher.core.machine import hardware
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Split
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import GoldOnly
 from noisyteacher.methods.method import check_classes
 from noisyteacher.models import CustomModel
 from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import (
+    Comparison,
     Predictions,
-    compare,
     count_confusions,
+    find_examples,
     sample_rows,
 )
 from noisyteacher.runs.folder import AUDITS
-from noisyteacher.train import Job, TrainData, Trained, check_model
+from noisyteacher.train import Job, Trained, check_model
 from noisyteacher.train.predict import label
 
 
@@ -112,7 +105,7 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     """All students of one size of A; False when time ran out."""
     recipe = run.recipe
     if recipe.logistic and run.leads:
-        _write_logistic_rows(run, labeled)
+        write_logistic_rows(run, labeled)
     missing = missing_students(replace(recipe, labeled=(labeled,)), run.rows())
     if not missing:
         return True
@@ -184,71 +177,6 @@ def _draw_alpha(run: BenchRun, labeled: int, jobs: Iterable[Job]) -> None:
             return
 
 
-# -- the plain floor ------------------------------------------------------------------------------
-
-
-def _write_logistic_rows(run: BenchRun, labeled: int) -> None:
-    """A logistic regression on A and V for every trial without one: often the best of gold alone.
-
-    The ``epochs`` of its rows are those of its rivals; its curve has a point for each strength.
-    """
-    have = {row.key for row in run.run_folder.rows()}
-    for trial in range(run.recipe.trials):
-        rival = PlannedStudent(run.recipe, labeled, Arm(), GoldOnly(), trial)
-        if tuple((rival.row_start | {"method": LOGISTIC}).values()) not in have:
-            run.run_folder.append(_logistic_row(run, rival))
-
-
-def _logistic_row(run: BenchRun, rival: PlannedStudent) -> Row:
-    began = time.monotonic()
-    parts, test_y = run.split(rival.labeled, rival.trial), np.asarray(run.dataset.test_y)
-    x, test_x = _feature_matrices(run.data)
-    y, known = run.dataset.y, np.concatenate([parts.gold, parts.val])
-    floor = fit_floor(x[known], y[known], x[parts.selection], y[parts.selection])
-    said = [model.predict(test_x) for model in floor.models]
-    curve = []
-    for i, model in enumerate(floor.models):
-        tested = 100 * float(np.mean(said[i] == test_y))
-        loss = _mean_loss(model, x[known], y[known])
-        curve.append(
-            {"epoch": i + 1, "loss": loss, "selection": floor.selection[i], "test": tested}
-        )
-    seconds, best = time.monotonic() - began, curve[floor.best]["test"]
-    start = rival.row_start | {"method": LOGISTIC}
-    return Row(
-        **start,
-        accuracy={"last": best, "selected": best, "best_test": max(p["test"] for p in curve)},
-        macro_f1=100 * float(f1_score(test_y, said[floor.best], average="macro", zero_division=0)),
-        teacher_accuracy=None,
-        curve=curve,
-        seconds=round(seconds, 3),
-        images_per_second=round(len(known) * len(STRENGTHS) / max(seconds, 1e-9), 1),
-        seeds={"recipe": run.recipe.seed, "trial": rival.trial, "student": rival.seed},
-        hardware=hardware("cpu"),
-    )
-
-
-def _mean_loss(model: LogisticRegression, x: FeatureMatrix, y: np.ndarray) -> float:
-    place = np.searchsorted(model.classes_, y)
-    return -float(np.mean(model.predict_log_proba(x)[np.arange(len(y)), place]))
-
-
-def _feature_matrices(data: TrainData) -> tuple[csr_matrix, csr_matrix]:
-    """Training and test part, bags of words or tables."""
-    if data.test_inputs is None:
-        raise InputError("A logistic regression needs a test part, and there is none.")
-    parts = (data.inputs, data.test_inputs)
-    width = 0
-    if isinstance(data.inputs, tuple):
-        width = 1 + max(int(part[0].max()) for part in parts)
-    elif data.inputs.ndim != 2:
-        raise InputError("A logistic regression reads words or a table, not images.")
-    found = [csr_matrix(feature_matrix(part, width)) for part in parts]
-    for matrix in found:
-        matrix.sum_duplicates()
-    return found[0], found[1]
-
-
 # -- what the page of the run shows ---------------------------------------------------------------
 
 
@@ -268,7 +196,7 @@ def _save_audit(run: BenchRun, labeled: int, labels: TeacherLabels, parts: Split
         )
     except InputError as error:
         # A page without it is no reason to train nothing.
-        warnings.warn(f"The teacher is not audited: {error}", NoisyTeacherWarning, stacklevel=2)
+        warn(f"The teacher is not audited: {error}")
         return
     write_atomic(path, sealed_json(found.to_dict()))
 
@@ -307,20 +235,21 @@ def _save_comparison(run: BenchRun) -> None:
     ids, truth = dataset.ids[pool], dataset.y[pool]
     teacher, student = Predictions.of(labels.take(ids).probs), Predictions.load(predictions)
     where = f"the pool, {labeled} gold labels in A"
-    compare(
-        best.method,
-        where,
-        ids,
-        take_rows(dataset.inputs, pool),
-        teacher,
-        student,
-        dataset.classes,
-        [
+    inputs, shape = take_rows(dataset.inputs, pool), run.options.picture_shape
+    disagreements, examples = find_examples(
+        ids, inputs, teacher, student, dataset.classes, truth, shape
+    )
+    Comparison(
+        student=best.method,
+        classes=list(dataset.classes),
+        rows_of=where,
+        rows=len(ids),
+        disagreements=disagreements,
+        confusions=[
             count_confusions("teacher", where, truth, teacher.top),
             count_confusions("student", where, truth, student.top),
         ],
-        truth,
-        run.options.picture_shape,
+        examples=examples,
     ).save(run.folder)
 
 

@@ -177,14 +177,14 @@ def audit(
 
 def _usable(gold: Gold, labels: TeacherLabels, with_inputs: np.ndarray) -> Gold:
     """Without the rows that have neither a teacher label nor an input; warns of them."""
-    from noisyteacher.auditing.teacher_audit import labeled_rows
+    from noisyteacher.auditing.teacher_audit import have_teacher_label
     from noisyteacher.io.ids import IdLookup
 
     labeled = labels.has(gold.ids)
     usable = labeled | (IdLookup(with_inputs).find(gold.ids) >= 0)
     if usable.all():
         return gold
-    labeled_rows(gold.ids[labeled | ~usable], labels)
+    have_teacher_label(gold.ids[labeled | ~usable], labels)
     return gold._replace(ids=gold.ids[usable], y=None if gold.y is None else gold.y[usable])
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from noisyteacher.data import Dataset
     from noisyteacher.io.classes import ClassAnswers
     from noisyteacher.labels import TeacherLabels
-    from noisyteacher.pipeline.endpoint import Endpoint, Estimate
+    from noisyteacher.pipeline.endpoint import CostEstimate, Endpoint
     from noisyteacher.pipeline.labeling import LabelingProgress
 
 LLM = "LLM at an endpoint (openai:MODEL)"
@@ -185,7 +185,9 @@ def label(
     estimate: Annotated[
         bool,
         option(
-            LLM, "Estimate the tokens, the time and the cost, and send no request.", "--estimate"
+            LLM,
+            "Estimate the tokens, the time and the cost, and send no request.",
+            "--estimate",
         ),
     ] = False,
     allow_rejected: Annotated[
@@ -388,7 +390,7 @@ def _shown(gold: Dataset, classes: ClassAnswers, shots: int) -> list[tuple[str, 
     return [(text, name) for _, _, text, name in sorted(found, key=lambda one: one[:2])]
 
 
-def _estimate_in_words(estimate: Estimate, endpoint: Endpoint, price: str | None) -> str:
+def _estimate_in_words(estimate: CostEstimate, endpoint: Endpoint, price: str | None) -> str:
     minutes = estimate.seconds / 60
     told = (
         f"{estimate.texts} texts: about {estimate.tokens_in} tokens in and {estimate.tokens_out} "

@@ -28,7 +28,7 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 def seal(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields as JSON holds them, with their checksum as the last one."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(fields, option=_OPTIONS))
-    return {**plain, CHECKSUM: _fields_sha256(plain)}
+    return {**plain, CHECKSUM: fields_sha256(plain)}
 
 
 def sealed_json(fields: Mapping[str, Any], option: int = orjson.OPT_INDENT_2) -> bytes:
@@ -40,7 +40,7 @@ def unseal(fields: Mapping[str, Any], name: object, remedy: str) -> dict[str, An
     """The fields without their checksum; refused where they do not match it."""
     plain = dict(fields)
     if CHECKSUM in plain:
-        damaged = plain.pop(CHECKSUM) != _fields_sha256(plain)
+        damaged = plain.pop(CHECKSUM) != fields_sha256(plain)
     else:
         damaged = _has_renamed_checksum(plain)
     if damaged:
@@ -51,7 +51,7 @@ def unseal(fields: Mapping[str, Any], name: object, remedy: str) -> dict[str, An
 def _has_renamed_checksum(fields: Mapping[str, Any]) -> bool:
     """Whether the last field is a checksum whose name is damaged; old files have none at all."""
     *others, last = fields.items() or [("", None)]
-    return bool(last[1] == _fields_sha256(dict(others)))
+    return bool(last[1] == fields_sha256(dict(others)))
 
 
 def read_json(path: str | PathLike[str], remedy: str, *, note: bool = False) -> dict[str, Any]:
@@ -138,7 +138,8 @@ def _header_digest(header: Mapping[str, Any]) -> Any:
     return hashlib.sha256(told)
 
 
-def _fields_sha256(fields: Mapping[str, Any]) -> str:
+def fields_sha256(fields: Mapping[str, Any]) -> str:
+    """The hash of JSON fields, whatever their order."""
     return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -1,8 +1,10 @@
-"""One-line reprs of dataclasses that hold arrays or long lists."""
+"""How values show themselves: one-line reprs, and small HTML for notebooks, every text escaped."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
+from html import escape
 from typing import Any
 
 _LONGEST = 60
@@ -29,3 +31,37 @@ def _short(value: Any) -> str:
     if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
         return f"{' '.join(text.split())[:_LONGEST]}…"
     return f"{type(value).__name__} of {len(value)}"
+
+
+def notebook_html(
+    heading: str,
+    text: str = "",
+    facts: Sequence[tuple[str, str]] = (),
+    header: Sequence[str] = (),
+    rows: Sequence[Sequence[str]] = (),
+) -> str:
+    """What ``_repr_html_`` returns; colours are left to the notebook."""
+    parts = [f"<b>{escape(heading)}</b>"]
+    if text:
+        parts.append(f'<p style="max-width: 46rem">{escape(text)}</p>')
+    if facts:
+        parts.append(_table((), facts))
+    if rows:
+        parts.append(_table(header, rows))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    body = "".join(
+        "<tr>" + "".join(_cell(i, str(value)) for i, value in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    shown = f"<thead><tr>{head}</tr></thead>" if head else ""
+    return f"<table>{shown}<tbody>{body}</tbody></table>"
+
+
+def _cell(column: int, text: str) -> str:
+    if column == 0:
+        return f'<th scope="row" style="text-align: left">{escape(text)}</th>'
+    return f"<td>{escape(text)}</td>"

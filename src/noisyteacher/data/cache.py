@@ -24,9 +24,8 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.integrity import check_file, file_sha256, read_json, sealed_json
 from noisyteacher.core.progress import track
-from noisyteacher.data.dataset import Dataset
+from noisyteacher.data.dataset import ChannelHistogram, Dataset
 from noisyteacher.data.layouts import Found, ReadOptions
-from noisyteacher.data.statistics import ChannelHistogram
 from noisyteacher.io.images import decoded
 
 if sys.platform != "win32":

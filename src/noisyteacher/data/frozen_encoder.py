@@ -56,9 +56,9 @@ class FrozenEncoder(ABC):
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     @classmethod
-    def cached(cls, encoder: str | Path, cache: str | Path | None = None) -> Self:
+    def cached(cls, encoder: str | Path) -> Self:
         """With the usual cache: ``NOISYTEACHER_CACHE``, or ``~/.cache/noisyteacher``."""
-        return cls(encoder, cache=cache_folder(cache) / "embeddings")
+        return cls(encoder, cache=cache_folder(None) / "embeddings")
 
     @property
     def fitted(self) -> bool:

@@ -11,10 +11,9 @@ import numpy as np
 import torch
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.data.dataset import Kind, rgb_images
+from noisyteacher.data.dataset import ChannelHistogram, Kind, feature_statistics, rgb_images
 from noisyteacher.data.embeddings import ImageEmbeddings
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews
-from noisyteacher.data.statistics import ChannelHistogram, feature_statistics
 from noisyteacher.data.tensors import Inputs, image_tensor
 from noisyteacher.data.text import Featurizer
 from noisyteacher.data.views import TableViews, Views

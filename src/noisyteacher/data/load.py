@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
-from noisyteacher.data.dataset import Dataset
+from noisyteacher.data.dataset import Dataset, feature_statistics
 from noisyteacher.data.downloads import find_celeba, find_cifar, find_imdb, read_digits
 from noisyteacher.data.layouts import (
     Found,
@@ -26,7 +26,6 @@ from noisyteacher.data.layouts import (
     find_parquet,
     find_text_tables,
 )
-from noisyteacher.data.statistics import feature_statistics
 from noisyteacher.io.classes import number_classes
 from noisyteacher.io.formats import stem_of
 from noisyteacher.io.ids import row_ids

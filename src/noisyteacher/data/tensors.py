@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from noisyteacher.data.dataset import Dataset
@@ -18,6 +19,7 @@ from noisyteacher.data.views import TableViews, Views
 
 # Uint8 images (n, 3, H, W), tables (n, d), or the two columns (n, m) of texts side by side.
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
+FeatureMatrix: TypeAlias = np.ndarray | csr_matrix  # (n, d)
 
 
 def rows_in(inputs: Inputs) -> int:
@@ -59,6 +61,17 @@ def _to_device(parts: Sequence[Tensor], device: torch.device) -> Tensor:
     for part, place in zip(parts, joined.split([len(part) for part in parts]), strict=True):
         place.copy_(part)
     return joined
+
+
+def feature_matrix(inputs: Inputs, width: int) -> FeatureMatrix:
+    """Tables (n, d) as they are, bags of words as sparse rows with ``width`` columns."""
+    if not isinstance(inputs, tuple):
+        return inputs.cpu().numpy()
+    index, values = (part.cpu().numpy() for part in inputs)
+    ends = np.arange(len(index) + 1) * index.shape[1]
+    columns = (values.reshape(-1), index.reshape(-1), ends)
+    # A copy: what is done to the matrix must not change the inputs.
+    return csr_matrix(columns, shape=(len(index), width), copy=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ A fitted featurizer is saved as JSON, so that a student's folder can read new te
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.hub import check_model_name
 from noisyteacher.data.views import BagViews, EncoderViews, Views
@@ -277,12 +276,11 @@ def _load_tokenizer(name: str) -> Any:
 def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
     # It says nothing of these very texts, so that the batches of a run give one warning in all.
     if np.diff(matrix.indptr).max(initial=0) > width:
-        warnings.warn(
+        warn(
             f"Some texts have more than {width} different words and n-grams, the most that a row "
             "holds (the longest training text's number, or max_entries): of each, the "
             f"{width} largest values are kept.",
-            NoisyTeacherWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

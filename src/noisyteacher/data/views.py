@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -89,6 +89,7 @@ class TableViews:
     strong_noise: float = 0.2
     dtype: torch.dtype = torch.float32
     _constants: DeviceConstants = field(init=False, repr=False, compare=False)
+    has_strong: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not all(s > 0 for s in self.std):
@@ -108,10 +109,6 @@ class TableViews:
     def of(cls, dataset: Dataset, dtype: torch.dtype = torch.float32) -> TableViews:
         """With the dataset's own statistics."""
         return cls(dataset.mean, dataset.std, dtype=dtype)
-
-    @property
-    def has_strong(self) -> bool:
-        return True
 
     def plain(self, x: Tensor) -> Tensor:
         """(b, d) -> standardized."""
@@ -147,14 +144,11 @@ class BagViews:
 
     weak_drop: float = 0.1
     strong_drop: float = 0.6
+    has_strong: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_share("weak_drop", self.weak_drop)
         require_share("strong_drop", self.strong_drop)
-
-    @property
-    def has_strong(self) -> bool:
-        return True
 
     def plain(self, x: Pair) -> Pair:
         """The bag as it is."""
@@ -189,15 +183,12 @@ class EncoderViews:
     strong_drop: float = 0.15
     mask_id: int | None = None
     keep_ids: tuple[int, ...] = ()
+    has_strong: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_share("strong_drop", self.strong_drop)
         if self.mask_id is not None and self.mask_id < 0:
             raise InputError(f"mask_id must be a token's number, not {self.mask_id}.")
-
-    @property
-    def has_strong(self) -> bool:
-        return True
 
     def plain(self, x: Pair) -> Pair:
         """The tokens as they are."""

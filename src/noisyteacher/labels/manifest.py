@@ -15,10 +15,12 @@ import numpy.typing as npt
 import orjson
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.integrity import fields_sha256
 from noisyteacher.io.classes import clean_classes
 from noisyteacher.io.ids import is_text
 
 FILE_NAME = "manifest.json"
+LABEL_COLUMNS = ("topk_index", "topk_logprob", "stored_tail", "missing")  # of a ``Record``
 _FORMAT = "noisyteacher labels"
 _VERSION = 1
 _PART_NAME = re.compile(r"part-[0-9a-f]{8}-[0-9]{5}\.parquet")
@@ -49,15 +51,11 @@ class Record:
         def pick(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return column[rows] if isinstance(rows, slice) else np.take(column, rows, axis=0)
 
-        return replace(
-            self,
-            ids=pick(self.ids),
-            topk_index=pick(self.topk_index),
-            topk_logprob=pick(self.topk_logprob),
-            stored_tail=pick(self.stored_tail),
-            missing=pick(self.missing),
-            extras={name: pick(column) for name, column in self.extras.items()},
-        )
+        columns: dict[str, Any] = {
+            name: pick(getattr(self, name)) for name in ("ids", *LABEL_COLUMNS)
+        }
+        extras = {name: pick(column) for name, column in self.extras.items()}
+        return replace(self, **columns, extras=extras)
 
     def followed_by(self, others: Sequence[Record]) -> Self:
         """The rows of several records of the same classes and k under each other."""
@@ -65,15 +63,12 @@ class Record:
             return self
         parts: tuple[Record, ...] = (self, *others)
         shared = set.intersection(*(set(part.extras) for part in parts))
-        return replace(
-            self,
-            ids=np.concatenate([part.ids for part in parts]),
-            topk_index=np.concatenate([part.topk_index for part in parts]),
-            topk_logprob=np.concatenate([part.topk_logprob for part in parts]),
-            stored_tail=np.concatenate([part.stored_tail for part in parts]),
-            missing=np.concatenate([part.missing for part in parts]),
-            extras={name: np.concatenate([part.extras[name] for part in parts]) for name in shared},
-        )
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("ids", *LABEL_COLUMNS)
+        }
+        extras = {name: np.concatenate([part.extras[name] for part in parts]) for name in shared}
+        return replace(self, **columns, extras=extras)
 
 
 @dataclass(frozen=True)
@@ -117,7 +112,7 @@ class Manifest:
     def to_json(self) -> bytes:
         """The file's content, with a hash of its own that any later edit breaks."""
         fields = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
-        fields["manifest_sha256"] = _hash_fields(fields)
+        fields["manifest_sha256"] = fields_sha256(fields)
         return orjson.dumps(fields, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
@@ -130,7 +125,7 @@ class Manifest:
             raise InputError(f"{folder} was written by another version of noisyteacher.")
         del fields["format"]
         expected = fields.pop("manifest_sha256", None)
-        if expected != _hash_fields({"format": _FORMAT, "version": _VERSION, **fields}):
+        if expected != fields_sha256({"format": _FORMAT, "version": _VERSION, **fields}):
             raise InputError(f"{folder / FILE_NAME} was changed after it was written.")
         try:
             fields["extras"] = {
@@ -210,17 +205,13 @@ def _read_fields(folder: Path) -> dict[str, Any] | None:
     return fields
 
 
-def _hash_fields(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
 class RowHashes:
     """The hashes of a store's columns, taken while its rows pass by, some at a time."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._ids = hashlib.sha256(b"[")
-        self._columns = [hashlib.sha256() for _ in range(4)]
+        self._columns = {name: hashlib.sha256() for name in LABEL_COLUMNS}
         self._extras: dict[str, Any] = {}
 
     def add(self, record: Record) -> None:
@@ -231,14 +222,8 @@ class RowHashes:
             # The ids as one JSON list, which keeps "1" and 1 apart.
             listed = orjson.dumps(record.ids.tolist())[1:-1]
             self._ids.update(b"," + listed if self._rows else listed)
-        columns: tuple[npt.NDArray[Any], ...] = (
-            record.topk_index,
-            record.topk_logprob,
-            record.stored_tail,
-            record.missing,
-        )
-        for digest, column in zip(self._columns, columns, strict=True):
-            digest.update(_bytes_of(column))
+        for name, digest in self._columns.items():
+            digest.update(_bytes_of(getattr(record, name)))
         for name, digest in self._extras.items():
             digest.update(_bytes_of(record.extras[name]))
         self._rows += len(record.ids)
@@ -253,7 +238,7 @@ class RowHashes:
     @property
     def rows(self) -> str:
         """Hash of the label columns, one after the other."""
-        digests = b"".join(digest.digest() for digest in self._columns)
+        digests = b"".join(digest.digest() for digest in self._columns.values())
         return hashlib.sha256(digests).hexdigest()
 
     @property

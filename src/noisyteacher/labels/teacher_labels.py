@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 
 from noisyteacher.core.errors import InputError, first_few, warn
-from noisyteacher.core.notebook import notebook_html
+from noisyteacher.core.reprs import notebook_html
 from noisyteacher.io.classes import check_text, clean_classes
-from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids, repeated_ids
+from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids, is_text, repeated_ids
 from noisyteacher.labels import store
 from noisyteacher.labels.checks import (
     ArrayLike,
@@ -75,7 +75,7 @@ class TeacherLabels(Record):
         the probabilities were made with.
         """
         array = as_array(probs, "probs")
-        unique = _unique_ids(ids)
+        unique = unique_ids(ids)
         check_shape(array, "probs", (len(unique), "L"))
         names = clean_classes(classes, array.shape[1])
         blocks = blocks_of_probs(array, unique)
@@ -100,7 +100,7 @@ class TeacherLabels(Record):
     ) -> Self:
         """Labels from the softmax of (n, L) logits divided by ``temperature``."""
         array = as_array(logits, "logits")
-        unique = _unique_ids(ids)
+        unique = unique_ids(ids)
         check_shape(array, "logits", (len(unique), "L"))
         names = clean_classes(classes, array.shape[1])
         positive = clean_temperature(temperature) or 1.0
@@ -129,7 +129,7 @@ class TeacherLabels(Record):
         ``index`` (n, k): the k most probable classes in any order; ``prob`` (n, k): theirs;
         ``tail`` (n,): the mass of all other classes. ``prob`` and ``tail`` of a row sum to 1.
         """
-        unique = _unique_ids(ids)
+        unique = unique_ids(ids)
         names = clean_classes(classes)
         top = compress_topk(index, prob, tail, unique, len(names))
         return cls._make(
@@ -296,7 +296,28 @@ class TeacherLabels(Record):
         return notebook_html(repr(self), text, header=("id", "class", "probability"), rows=rows)
 
 
-def _unique_ids(ids: IdsLike) -> npt.NDArray[Any]:
+def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
+    """Labels of different examples under each other, bit for bit as they were."""
+    if not parts:
+        raise InputError("No teacher labels were given.")
+    first = parts[0]
+    for part in parts[1:]:
+        if part.classes != first.classes or part.k != first.k:
+            raise InputError(
+                f"Label stores to join must have the same classes, and as many stored of each row: "
+                f"top {first.k} of {first_few(first.classes, 10)}, and top {part.k} of "
+                f"{first_few(part.classes, 10)}."
+            )
+    if len({is_text(part.ids) for part in parts}) > 1:
+        raise InputError("Label stores to join must all have ids of text, or all of numbers.")
+    joined = first.followed_by(parts[1:])
+    if repeated := repeated_ids(joined.ids):
+        raise InputError(f"Label stores share ids: {first_few(repeated)}.")
+    return joined
+
+
+def unique_ids(ids: IdsLike) -> npt.NDArray[Any]:
+    """Ids as they are stored; repeated ones are refused."""
     cleaned = clean_ids(ids)
     check_unique(cleaned)
     return cleaned

@@ -2,8 +2,7 @@
 
 from noisyteacher.data import read_examples
 from noisyteacher.io.user_tables import FileOptions
-from noisyteacher.pipeline.api import distill, gather
-from noisyteacher.pipeline.distillation import run_distill
+from noisyteacher.pipeline.api import distill, gather, run_distill
 from noisyteacher.pipeline.distilled import Distilled, Unfinished
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.preparation import DistillSettings

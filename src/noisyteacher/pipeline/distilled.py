@@ -16,8 +16,9 @@ from scipy.special import softmax
 from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.verdict import headline, key_figures, percent, verdict
+from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import versions
-from noisyteacher.core.notebook import notebook_html
+from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.pipeline.candidates import FLOOR
@@ -239,10 +240,9 @@ class Distilled:
                 "probability": probs.max(1).astype(np.float32),
             }
         )
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{OUT_OF_FOLD}.tmp"
-        pq.write_table(table, temporary)
-        temporary.replace(folder / OUT_OF_FOLD)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        write_atomic(folder / OUT_OF_FOLD, sink.getvalue().to_pybytes())
 
     def rows(self, seed: int, hardware: str) -> list[Row]:
         """A results row per candidate; held-out gold rows take the place of S."""

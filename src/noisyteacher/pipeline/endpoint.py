@@ -93,7 +93,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """What labeling some texts takes."""
 
     texts: int
@@ -152,7 +152,7 @@ class EndpointTeacher:
             raise InputError(f"{self.name} reads texts, not {source.kind}s.")
         return source
 
-    def estimate(self, texts: Sequence[str]) -> Estimate:
+    def estimate(self, texts: Sequence[str]) -> CostEstimate:
         """Ask about one text, and reckon from there."""
         asked = self.ask(texts[0])
         began = time.monotonic()
@@ -167,7 +167,9 @@ class EndpointTeacher:
         if self._endpoint.requests_per_minute:
             rate = min(rate, self._endpoint.requests_per_minute / 60)
         said = usage.get("completion_tokens") or min(8, self._endpoint.max_tokens)
-        return Estimate(len(texts), round(length / per_token), said * len(texts), len(texts) / rate)
+        return CostEstimate(
+            len(texts), round(length / per_token), said * len(texts), len(texts) / rate
+        )
 
     def ask(self, text: str) -> str:
         """The prompt about a text."""

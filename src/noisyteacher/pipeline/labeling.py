@@ -30,8 +30,8 @@ from noisyteacher.data import Dataset
 from noisyteacher.labels import TeacherLabels, store
 from noisyteacher.labels.importers import rejected_path
 from noisyteacher.labels.importers.llm_rows import RejectedList
-from noisyteacher.labels.joining import join_labels
 from noisyteacher.labels.manifest import Manifest
+from noisyteacher.labels.teacher_labels import join_labels
 from noisyteacher.pipeline.matching import contents
 from noisyteacher.pipeline.teachers import Teacher
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
-from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.linear_choice import (
     FOLDS,
     LinearChoice,
@@ -27,6 +26,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Tfidf
 from noisyteacher.data.input_format import InputFormat
+from noisyteacher.data.tensors import feature_matrix
 from noisyteacher.methods import (
     Calibrated,
     GoldOnly,
@@ -43,7 +43,6 @@ from noisyteacher.pipeline.preparation import (
     audit_teacher,
     claim_folder,
     fit_noise,
-    save_audit,
 )
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
@@ -92,7 +91,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
             "Texts are represented by TF-IDF features. A sentence encoder is often several points "
             "better: --student embeddings --encoder FOLDER."
         )
-    save_audit(run, audit_teacher(task, run.say))
+    audit_teacher(run)
     shown = run.inputs.views().plain(run.tensors)
     rows = run.decision_rows(feature_matrix(shown, run.inputs.features))
     candidates = linear_candidates(methods)

@@ -19,14 +19,13 @@ from torch import Tensor
 
 from noisyteacher.choose.anchored import AnchoredEvidence, choose_network
 from noisyteacher.choose.evidence import DecisionRows
-from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.folds import hold_out, make_folds
 from noisyteacher.choose.linear_choice import fit_gold_only
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.input_format import fit_format
-from noisyteacher.data.tensors import gather_rows
+from noisyteacher.data.tensors import feature_matrix, gather_rows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, GoldOnly, Method, check_store, fit_and_prepare
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates
@@ -39,7 +38,6 @@ from noisyteacher.pipeline.preparation import (
     audit_teacher,
     claim_folder,
     fit_noise,
-    save_audit,
 )
 from noisyteacher.pipeline.student import Student
 from noisyteacher.train import (
@@ -64,10 +62,8 @@ def run_networks(run: Run) -> Distilled | Unfinished:
     judged = repr(run.config) + (f", {folds} folds" if folds > 1 else "")
     claim_folder(run, judged if settings.metric == "accuracy" else f"{judged}, {settings.metric}")
     run.say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
-    found = audit_teacher(task, run.say)
-    recommended = found.recommendation.method
+    recommended = audit_teacher(run).recommendation.method
     run.say(f"The audit recommends {recommended!r}.")
-    save_audit(run, found)
     candidates, anchor = choose_candidates(
         task.kind,
         len(task.classes),
@@ -92,9 +88,9 @@ def run_networks(run: Run) -> Distilled | Unfinished:
     labels = task.labels
     for generation in range(2, settings.generations + 1):
         method = fit.best_taught(anchor)
-        renewed = None if method is None else fit.next_labels(method, labels, generation)
         if method is None:
             break
+        renewed = fit.next_labels(method, labels, generation)
         if renewed is None or not fit.train([Candidate(method, generation)], renewed):
             return Unfinished(fit.finished)
         labels = renewed

@@ -73,14 +73,10 @@ class DistillSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.generations < 1:
-            raise InputError(f"generations must be at least 1, not {self.generations}.")
-        if self.epochs is not None and self.epochs < 1:
-            raise InputError(f"epochs must be at least 1, not {self.epochs}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0, not {self.seed}.")
-        if self.folds is not None and self.folds < 1:
-            raise InputError(f"folds must be at least 1, not {self.folds}.")
+        for name, least in (("generations", 1), ("epochs", 1), ("seed", 0), ("folds", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} must be at least {least}, not {value}.")
         if self.metric not in METRICS:
             raise InputError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}.")
 
@@ -199,14 +195,9 @@ def claim_folder(run: Run, training: str) -> None:
         raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
 
 
-def save_audit(run: Run, found: Audit) -> None:
-    if run.path is not None:
-        write_atomic(run.path / "audit.json", sealed_json(found.to_dict()))
-
-
-def audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
-    """Audit the teacher before anything is trained, and say the warnings."""
-    measures = task.measures
+def audit_teacher(run: Run) -> Audit:
+    """Audit the teacher before anything is trained, say the warnings, and keep the audit."""
+    task, measures = run.task, run.task.measures
     found = audit(
         task.labels.take(task.ids[np.concatenate([measures, task.split.pool])]),
         [task.classes[label] for label in task.y[measures]],
@@ -215,7 +206,9 @@ def audit_teacher(task: Task, say: Callable[[str], None]) -> Audit:
         replicates=_AUDIT_REPLICATES,
     )
     for warning in found.warnings:
-        say(f"Audit: {warning}")
+        run.say(f"Audit: {warning}")
+    if run.path is not None:
+        write_atomic(run.path / "audit.json", sealed_json(found.to_dict()))
     return found
 
 

@@ -25,7 +25,7 @@ from noisyteacher.labels.importers import (
     with_synonyms,
 )
 from noisyteacher.labels.importers.probability_files import kind_of_outputs
-from noisyteacher.labels.joining import join_labels
+from noisyteacher.labels.teacher_labels import join_labels
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]

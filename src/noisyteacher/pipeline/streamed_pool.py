@@ -16,13 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from noisyteacher.choose.floor import feature_matrix
 from noisyteacher.choose.linear_choice import POOL_FOR_COMPARISON
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.machine import memory_of
 from noisyteacher.data import Dataset, Tfidf
 from noisyteacher.data.input_format import InputFormat
-from noisyteacher.data.tensors import gather_rows
+from noisyteacher.data.tensors import feature_matrix, gather_rows
 from noisyteacher.io.columns import ids_in, texts_in
 from noisyteacher.io.formats import PARQUET, is_table, kind_of, stem_of
 from noisyteacher.io.user_tables import (

@@ -35,7 +35,7 @@ from noisyteacher.core.integrity import (
     sealed_json,
 )
 from noisyteacher.core.locks import hold_lock
-from noisyteacher.core.notebook import notebook_html
+from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
 from noisyteacher.data.embeddings import IMAGE_POOLINGS, Embeddings, ImageEmbeddings
 from noisyteacher.data.frozen_encoder import FrozenEncoder

@@ -188,7 +188,7 @@ def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dat
     """V and S as given, else empty: folds of the gold set take their place."""
     gold = sets["gold"]
     if "V" in sets:
-        sets["V"] = _only_labeled(sets["V"], labels, "V")
+        sets["V"] = _only_labeled(sets["V"], labels)
     elif (found := int(_measurable(gold, labels).sum())) < LEAST_ROWS:
         raise InputError(
             f"{found} gold examples with teacher labels are too few to measure the teacher and "
@@ -217,14 +217,14 @@ def _measurable(gold: Dataset, labels: TeacherLabels) -> np.ndarray:
     return np.asarray(usable)
 
 
-def _only_labeled(val: Dataset, labels: TeacherLabels, name: str) -> Dataset:
+def _only_labeled(val: Dataset, labels: TeacherLabels) -> Dataset:
     found = labels.has(val.ids)
     if found.all():
         return val
     missing = first_few(val.ids[~found].tolist())
     if not found.any():
-        raise InputError(f"None of the {len(val)} ids of {name} has a teacher label: {missing}.")
-    warn(f"{int((~found).sum())} of {len(val)} rows of {name} have no teacher label: {missing}.")
+        raise InputError(f"None of the {len(val)} ids of V has a teacher label: {missing}.")
+    warn(f"{int((~found).sum())} of {len(val)} rows of V have no teacher label: {missing}.")
     return rows(val, np.flatnonzero(found))
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.integrity import check_tensors, read_json, seal_tensors, sealed_json
-from noisyteacher.core.notebook import notebook_html
+from noisyteacher.core.reprs import notebook_html
 
 COMPARISON = "comparison.json"
 _MOST_ROWS = 5_000
@@ -176,25 +176,6 @@ def find_examples(
         for i in surest.tolist()
     ]
     return len(apart), examples
-
-
-def compare(
-    name: str,
-    rows_of: str,
-    ids: np.ndarray,
-    inputs: np.ndarray | Sequence[str],
-    teacher: Predictions,
-    student: Predictions,
-    classes: Sequence[str],
-    confusions: list[Confusion],
-    truth: np.ndarray | None = None,
-    picture_shape: tuple[int, int] | None = None,
-) -> Comparison:
-    """The student of this name beside its teacher, on n rows; see ``find_examples``."""
-    disagreements, examples = find_examples(
-        ids, inputs, teacher, student, classes, truth, picture_shape
-    )
-    return Comparison(name, list(classes), rows_of, len(ids), disagreements, confusions, examples)
 
 
 def _shown(value: Any, picture_shape: tuple[int, int] | None) -> dict[str, str]:

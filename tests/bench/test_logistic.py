@@ -8,7 +8,8 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from noisyteacher.choose.floor import STRENGTHS, Floor, feature_matrix, fit_floor
+from noisyteacher.bench.logistic import STRENGTHS, Floor, fit_floor
+from noisyteacher.data.tensors import feature_matrix
 
 
 def rows(count: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
