@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,7 @@ from noisyteacher.choose.linear_choice import (
     linear_candidates,
 )
 from noisyteacher.choose.verdict import gold_verdict, verdict
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import BagViews, TableViews
 from noisyteacher.data.text import padded_bags
 from noisyteacher.labels import TeacherLabels
@@ -150,13 +149,13 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             return self._learn(X, Rows(np.arange(len(y)), y, none, none, len(self.classes_)), seed)
         pool = self._checked_pool(_unwrapped(X_pool), X)
         if not isinstance(X_pool, tuple) and pool.shape[0] == len(y):
-            _warn(
+            warn(
                 "X_pool has as many rows as X. If a search or cross-validation called fit, it has "
                 "cut the pool like X; X_pool=(X_pool,) and teacher_probs=(teacher_probs,) say that "
                 "the pool is not to be cut."
             )
         if teacher_probs_gold is None:
-            _warn(
+            warn(
                 "Without teacher_probs_gold nothing shows how often the teacher is right, so its "
                 "own probabilities are taken at their word; give its probabilities on gold rows "
                 "that it never saw."
@@ -397,15 +396,10 @@ def _warn_of_a_bad_teacher(predicted: np.ndarray, truth: np.ndarray, classes: in
     """At chance or below, the likeliest reason is columns in another order."""
     right = float(np.mean(predicted == truth))
     if right <= 1 / classes:
-        _warn(
+        warn(
             f"The teacher is right on {right:.1%} of the gold rows, no more than chance. Are its "
             "columns in the order of `classes` (by default the sorted classes of y)?"
         )
-
-
-def _warn(message: str) -> None:
-    """Warn whoever called ``fit``."""
-    warnings.warn(message, NoisyTeacherWarning, stacklevel=3)
 
 
 def _validation(labels: TeacherLabels, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ from noisyteacher.noise.isotonic import ArrayLike
 
 Metric: TypeAlias = Literal["margin", "entropy"]
 LabelsOrProbs: TypeAlias = TeacherLabels | Tensor | ArrayLike
-Rows: TypeAlias = slice | np.ndarray
+RowIndex: TypeAlias = slice | np.ndarray
 
 _BLOCK_BYTES = 1 << 23
 ALL_ROWS = slice(None)
@@ -52,7 +52,7 @@ def confidence(
         float64, shape (n,); torch on the same device when torch came in.
     """
     checked = check_metric(metric)
-    rows = read_rows(labels_or_probs)
+    rows = read_teacher_rows(labels_or_probs)
     if not 1 <= k < rows.stored:
         raise InputError(
             f"k must be from 1 to {rows.stored - 1}, as each row has {rows.stored} probabilities, "
@@ -97,7 +97,7 @@ def covariates_by_size(
 
 
 def covariates(
-    block: Block, sizes: int, metric: Metric, rows: Rows = ALL_ROWS
+    block: Block, sizes: int, metric: Metric, rows: RowIndex = ALL_ROWS
 ) -> Float[np.ndarray, "m sizes"]:
     """What the isotonic fits look at: margin_k or -H_k for k = 1 to ``sizes``, float64.
 
@@ -137,14 +137,14 @@ class DenseBlock:
         # Up to here torch keeps a small heap per row; beyond it, a whole sort costs no more.
         self.cheap_width = max(2, min(8, probs.shape[1] // 64))
 
-    def top(self, width: int, rows: Rows = ALL_ROWS) -> Float[np.ndarray, "m width"]:
+    def top(self, width: int, rows: RowIndex = ALL_ROWS) -> Float[np.ndarray, "m width"]:
         """The ``width`` largest probabilities of each row, largest first."""
         probs = self._probs[rows]
         if width <= self.cheap_width:
             return torch.topk(torch.from_numpy(probs), width, dim=1).values.numpy()
         return np.sort(probs, axis=1)[:, : -width - 1 : -1]
 
-    def plogp(self, rows: Rows = ALL_ROWS) -> Float[np.ndarray, " m"]:
+    def plogp(self, rows: RowIndex = ALL_ROWS) -> Float[np.ndarray, " m"]:
         """Sum over all classes of p log p, float64."""
         probs = self._probs[rows].astype(np.float64)
         return np.asarray(times_log(probs, probs).sum(axis=1))
@@ -175,11 +175,11 @@ class StoredBlock:
         self.missing = labels.missing if labels.missing.any() else None
         self.cheap_width = min(32, labels.k)
 
-    def top(self, width: int, rows: Rows = ALL_ROWS) -> Float[np.ndarray, "m width"]:
+    def top(self, width: int, rows: RowIndex = ALL_ROWS) -> Float[np.ndarray, "m width"]:
         """The ``width`` largest probabilities of each row, largest first."""
         return self._prob[rows, :width]
 
-    def plogp(self, rows: Rows = ALL_ROWS) -> Float[np.ndarray, " m"]:
+    def plogp(self, rows: RowIndex = ALL_ROWS) -> Float[np.ndarray, " m"]:
         """Sum over all classes of p log p, the tail spread evenly, float64."""
         prob = self._prob[rows].astype(np.float64)
         tail = self._tail[rows].astype(np.float64)
@@ -238,7 +238,7 @@ class TeacherRows:
         return (source[start : start + size] for start in range(0, len(source), size))
 
 
-def read_rows(labels_or_probs: LabelsOrProbs) -> TeacherRows:
+def read_teacher_rows(labels_or_probs: LabelsOrProbs) -> TeacherRows:
     """Check what the user gave and make its rows readable."""
     if isinstance(labels_or_probs, TeacherLabels):
         return TeacherRows(labels_or_probs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from os import PathLike
 
 import numpy as np
@@ -11,7 +10,7 @@ from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import class_numbers
 from noisyteacher.noise.covariates import (
     Block,
@@ -19,7 +18,7 @@ from noisyteacher.noise.covariates import (
     TeacherRows,
     check_metric,
     covariates_by_size,
-    read_rows,
+    read_teacher_rows,
 )
 from noisyteacher.noise.isotonic import (
     ArrayLike,
@@ -102,7 +101,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             y: the true classes, (n,): numbers, or names where ``labels_or_probs`` has names.
         """
         check_settings(**self.get_params())
-        rows = read_rows(labels_or_probs)
+        rows = read_teacher_rows(labels_or_probs)
         _check_stored(rows)
         truth = _check_truth(y, rows)
         rank, predicted = _rank_and_predicted(rows, truth)
@@ -127,7 +126,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         """
         if not hasattr(self, "alpha_curve_"):
             raise InputError("This TeacherNoise is not fitted yet: call fit(labels, y) first.")
-        rows = read_rows(labels_or_probs)
+        rows = read_teacher_rows(labels_or_probs)
         _check_stored(rows)
         if rows.num_classes != self.num_classes_:
             raise InputError(
@@ -192,11 +191,10 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             return fixed
         size = size_for_level(rank, rows.stored, float(self.level))
         if size is None:
-            warnings.warn(
+            warn(
                 f"The teacher's top-{rows.stored} accuracy on V stays below the level "
                 f"{self.level}, and no more is stored: k is {rows.num_classes}, all classes.",
-                NoisyTeacherWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return rows.num_classes
         return size
@@ -211,11 +209,10 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         decided = table.complete[pool.group] & (rows.stored == rows.num_classes)
         unreachable = int(((pool.size == 0) & ~decided).sum())
         if unreachable:
-            warnings.warn(
+            warn(
                 f"k(x) of {unreachable / len(rows):.1%} of the rows is not reached within the "
                 f"stored probabilities: they get k = {rows.num_classes}, all classes.",
-                NoisyTeacherWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return k, unreachable
 
@@ -261,11 +258,10 @@ def _check_truth(y: ArrayLike | Tensor, rows: TeacherRows) -> Int[np.ndarray, " 
         )
     if (truth == truth[0]).all():
         only = truth[0] if rows.classes is None else repr(rows.classes[truth[0]])
-        warnings.warn(
+        warn(
             f"V has examples of class {only} only, so it cannot show how far labels of other "
             "classes can be trusted. Draw V at random from the pool.",
-            NoisyTeacherWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return truth
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from noisyteacher.bench.gold_sizes import (
@@ -155,8 +156,7 @@ def _sizes(source: PageSource, draw: Drawing | None) -> Section:
         points, teacher = summarize(source.sizes), teacher_estimate(source.sizes)
         chart = draw.students.draw_gold_sizes(points, teacher, table)
         return Section("When a teacher pays off", texts=texts, charts=[chart])
-    pictures = [p for p in source.pictures if p.stem == "gold-rows"]
-    shown = [(caption(path), data_address("png", path.read_bytes())) for path in pictures]
+    shown = _captioned(path for path in source.pictures if path.stem == "gold-rows")
     return Section("When a teacher pays off", texts=texts, tables=[table], pictures=shown)
 
 
@@ -167,12 +167,12 @@ def _training(source: PageSource, draw: Drawing) -> Section | None:
 
 def _pictures(source: PageSource) -> Section | None:
     """What a run drew while it went on, for pages without charts."""
-    shown = [
-        (caption(path), data_address("png", path.read_bytes()))
-        for path in source.pictures
-        if path.stem != "gold-rows"
-    ]
+    shown = _captioned(path for path in source.pictures if path.stem != "gold-rows")
     return Section("Pictures", pictures=shown) if shown else None
+
+
+def _captioned(pictures: Iterable[Path]) -> list[tuple[str, str]]:
+    return [(caption(path), data_address("png", path.read_bytes())) for path in pictures]
 
 
 def _provenance(source: PageSource) -> Section | None:

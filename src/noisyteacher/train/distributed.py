@@ -76,9 +76,7 @@ class Processes:
         """What the leading process says, for all: clocks may differ, decisions must not."""
         if self.count == 1:
             return mine
-        said = torch.tensor([mine], dtype=torch.uint8)
-        if dist.get_backend() == "nccl":
-            said = said.cuda()
+        said = _for_backend(torch.tensor([mine], dtype=torch.uint8))
         dist.broadcast(said, src=0)
         return bool(said.item())
 
@@ -86,15 +84,17 @@ class Processes:
         """The mean over the processes: all must see the same loss, and stop at the same NaN."""
         if self.count == 1:
             return mine
-        total = torch.tensor([mine], dtype=torch.float64)
-        if dist.get_backend() == "nccl":
-            total = total.cuda()
+        total = _for_backend(torch.tensor([mine], dtype=torch.float64))
         dist.all_reduce(total)
         return float(total.item()) / self.count
 
     def barrier(self) -> None:
         if self.count > 1:
             dist.barrier()
+
+
+def _for_backend(number: Tensor) -> Tensor:
+    return number.cuda() if dist.get_backend() == "nccl" else number
 
 
 @contextmanager

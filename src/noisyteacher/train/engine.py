@@ -178,8 +178,7 @@ def train(
 @contextmanager
 def _fast_kernels(device: torch.device):  # type: ignore[no-untyped-def]
     if device.type != "cuda":
-        with nullcontext():
-            yield
+        yield
         return
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True

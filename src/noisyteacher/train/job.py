@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, get_args
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noisyteacher.core.errors import InputError, NoisyTeacherWarning, first_few
+from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Inputs, Split, Views
 from noisyteacher.data.tensors import gather_rows, rows_in, to_device
 from noisyteacher.labels import TeacherLabels
@@ -242,11 +241,10 @@ class Problem:
         self._seen_labels.add(id(labels))
         strangers = labels.ids[~np.isin(labels.ids, self.ids)]
         if len(strangers):
-            warnings.warn(
+            warn(
                 f"{len(strangers)} of {len(labels)} labeled ids are not in the data "
                 f"({first_few(strangers.tolist())}); they are left unused.",
-                NoisyTeacherWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _rows(self, val_role: ValRole) -> tuple[Rows, np.ndarray]:

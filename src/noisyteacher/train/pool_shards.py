@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +21,10 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs
 from noisyteacher.data.tensors import rows_in
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.manifest import LABEL_COLUMNS
 from noisyteacher.methods import EXTRAS, Columns, Method, Rows, fit_and_prepare
 from noisyteacher.methods.method import inner_methods
 from noisyteacher.train.solver import Block, Design, Features
-
-_LABELS = ("topk_index", "topk_logprob", "stored_tail", "missing")
 
 
 def is_streamable(method: Method) -> bool:
@@ -64,7 +64,7 @@ class _LabelShards:
         """Write the labels of the next shard; gives its folder."""
         folder = self._folder / f"shard-{len(self._sizes):06d}"
         folder.mkdir()
-        for name in _LABELS:
+        for name in LABEL_COLUMNS:
             np.save(folder / f"{name}.npy", getattr(labels, name))
         self._sizes.append(len(labels))
         return folder
@@ -72,15 +72,9 @@ class _LabelShards:
     def labels(self, shard: int) -> TeacherLabels:
         """The labels of a shard; a row's id is its number in the pool."""
         first = sum(self._sizes[:shard])
-        return replace(
-            self._like,
-            ids=np.arange(first, first + self._sizes[shard]),
-            topk_index=self._array(shard, "topk_index"),
-            topk_logprob=self._array(shard, "topk_logprob"),
-            stored_tail=self._array(shard, "stored_tail"),
-            missing=self._array(shard, "missing"),
-            extras={},
-        )
+        ids = np.arange(first, first + self._sizes[shard])
+        columns: dict[str, Any] = {name: self._array(shard, name) for name in LABEL_COLUMNS}
+        return replace(self._like, ids=ids, extras={}, **columns)
 
     def _columns(self, method: Method, rows: Rows, labels: TeacherLabels) -> Iterator[Columns]:
         """What a method makes of each shard; ``rows`` and ``labels`` hold V, for the fits.

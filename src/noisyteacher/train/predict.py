@@ -19,6 +19,7 @@ from noisyteacher.train.job import BuildsModel
 
 # Temperatures at which per-view statistics are kept (UPS tempers its negatives by 2).
 VIEW_TEMPERATURES = (1.0, 2.0)
+_BATCH = 1024
 
 
 def label(
@@ -31,7 +32,7 @@ def label(
     classes: Sequence[str] | None = None,
     k: int | None = None,
     device: torch.device | str = "cpu",
-    batch_size: int = 1024,
+    batch_size: int = _BATCH,
     embeddings: bool = False,
     view_passes: int = 0,
     seed: int = 0,
@@ -76,12 +77,11 @@ def predict_logits(
     views: Views,
     *,
     device: torch.device | str = "cpu",
-    batch_size: int = 1024,
 ) -> np.ndarray:
     """(n, L) float32: the model's logits, un-augmented and in evaluation mode."""
     where = torch.device(device)
     network, found = _evaluating(model, state, where), []
-    for index in torch.arange(rows_in(inputs)).split(batch_size):
+    for index in torch.arange(rows_in(inputs)).split(_BATCH):
         shown = views.plain(to_device([gather_rows(inputs, index)], where))
         found.append(_predict(network, shown, where)[0].cpu().numpy())
     return np.concatenate(found)

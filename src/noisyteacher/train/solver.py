@@ -112,7 +112,6 @@ def solve_linear(
     gold_weight: float = 1.0,
     start: LinearFit | None = None,
     tolerance: float = TOLERANCE,
-    max_iterations: int = MAX_ITERATIONS,
 ) -> LinearFit:
     """Minimize the method's loss over all rows, and the penalty.
 
@@ -139,7 +138,6 @@ def solve_linear(
         gold_weight=gold_weight,
         start=start,
         tolerance=tolerance,
-        max_iterations=max_iterations,
     )
 
 
@@ -153,7 +151,6 @@ def solve_blocks(
     gold_weight: float = 1.0,
     start: LinearFit | None = None,
     tolerance: float = TOLERANCE,
-    max_iterations: int = MAX_ITERATIONS,
 ) -> LinearFit:
     """As ``solve_linear``, of rows that are read block by block, once for every step.
 
@@ -174,7 +171,7 @@ def solve_blocks(
             options={
                 "gtol": tolerance,
                 "ftol": 64 * np.finfo(np.float64).eps,
-                "maxiter": max_iterations,
+                "maxiter": MAX_ITERATIONS,
                 "maxls": 50,
             },
         )

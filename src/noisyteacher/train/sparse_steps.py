@@ -61,11 +61,11 @@ def train_on_words(
         rates = config.schedule.factors(epoch, config.epochs, steps)
         for step, rows in enumerate(order.reshape(steps, -1)):
             done = torch.tensor((epoch * steps + step) / (config.epochs * steps))
-            whole = x[rows]
+            whole, batch = x[rows], columns.batch(torch.from_numpy(rows))
             shown = [_drop(whole, views.weak_drop, rng)]
             if "strong" in method.views:
                 shown.append(_drop(whole, views.strong_drop, rng))
-            slopes = _gradients(shown, weight, bias, method, _batch(columns, rows), done)
+            slopes = _gradients(shown, weight, bias, method, batch, done)
             for optimizer, slope in zip(optimizers, slopes, strict=True):
                 optimizer.step(slope, config.optimizer.lr * rates[step])
     return LinearFit(weight.numpy().T.astype(np.float64), bias.numpy().astype(np.float64))
@@ -102,16 +102,6 @@ def _order(entries: np.ndarray, need: int, rng: np.random.Generator) -> np.ndarr
 def _drop(x: csr_matrix, share: float, rng: np.random.Generator) -> csr_matrix:
     kept = rng.random(x.nnz, np.float32) >= share
     return csr_matrix((x.data * kept / np.float32(sqrt(1 - share)), x.indices, x.indptr), x.shape)
-
-
-def _batch(columns: Columns, rows: np.ndarray) -> Batch:
-    entry = torch.from_numpy(rows)
-    return Batch(
-        columns.y[entry],
-        columns.weight[entry],
-        {name: values[entry] for name, values in columns.values.items()},
-        columns.constants,
-    )
 
 
 def _gradients(

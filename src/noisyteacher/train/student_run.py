@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs
 from noisyteacher.data.tensors import gather_rows, join_batches, to_device
-from noisyteacher.methods import EMBEDDINGS, Batch, Columns, Output
+from noisyteacher.methods import EMBEDDINGS, Columns, Output
 from noisyteacher.models import CustomNetwork, Network, embed_and_classify, synchronize
 from noisyteacher.train.config import TrainConfig
 from noisyteacher.train.distributed import Processes
@@ -227,7 +227,7 @@ class StudentRun:
 
     def _step(self) -> None:
         entry = self.order.index_select(0, self.cursor).squeeze(0)
-        batch = self._gather(entry)
+        batch = self.columns.batch(entry)
         output = self._forward(gather_rows(self.inputs, self.positions.index_select(0, entry)))
         if self.processes.count > 1:
             batch = self.processes.share_of_batch(batch)
@@ -243,15 +243,6 @@ class StudentRun:
         self.loss_sum += loss.detach()
         self.cursor += 1
         self.done += 1
-
-    def _gather(self, entry: Tensor) -> Batch:
-        columns = self.columns
-        return Batch(
-            y=columns.y.index_select(0, entry),
-            weight=columns.weight.index_select(0, entry),
-            values={name: v.index_select(0, entry) for name, v in columns.values.items()},
-            constants=columns.constants,
-        )
 
     def _forward(self, raw: Inputs) -> Output:
         views, method = self.data.views, self.job.method
