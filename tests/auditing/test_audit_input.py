@@ -156,9 +156,9 @@ def test_bad_inputs(labels, planted):
         audit(labels, planted.y, inputs=good + np.nan)
     with pytest.raises(InputError, match=r"\(n, \.\.\.\)"):
         audit(labels, planted.y, inputs=good[:, 0])
-    with pytest.raises(InputError, match="need inputs too"):
+    with pytest.raises(InputError, match="pool_inputs require inputs"):
         audit(labels, planted.y, gold_inputs=good, gold_y=planted.y)
-    with pytest.raises(InputError, match="need inputs too"):
+    with pytest.raises(InputError, match="pool_inputs require inputs"):
         audit(labels, planted.y, pool_inputs=good)
     with pytest.raises(InputError, match="must be given together"):
         audit(labels, planted.y, inputs=good, gold_y=planted.y)

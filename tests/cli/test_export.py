@@ -124,6 +124,15 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     assert "exists already" in str(there.exception)
 
 
+def test_what_a_killed_export_left_beside_its_file_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "x.onnx").write_text("complete")
+    left = tmp_path / ".x.onnx.tmp-0123abcd"
+    left.mkdir()
+    there = run(tmp_path / "none", "--onnx", tmp_path / "x.onnx")
+    assert "exists already" in str(there.exception)
+    assert not left.exists()
+
+
 def test_help_has_an_example() -> None:
     assert "noisyteacher export runs/mine/student --onnx" in " ".join(run("--help").output.split())
 

@@ -127,7 +127,7 @@ class Recipe:
         _refuse(
             self.second.methods if self.second else [],
             EXTRAS,
-            "more than labels of a second generation have",
+            "more than the labels of a second generation provide",
         )
 
     @property

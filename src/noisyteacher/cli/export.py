@@ -53,10 +53,12 @@ def export(
     This needs `pip install 'noisyteacher[onnx]'`.
     """
     say_first(f"Exporting {folder}.", quiet=json)
+    from noisyteacher.core.files import remove_leftovers
     from noisyteacher.pipeline import load_student
     from noisyteacher.pipeline.defaults import import_network
     from noisyteacher.pipeline.onnx_export import export_onnx, input_names
 
+    remove_leftovers(onnx.parent, onnx.name)  # of an export that was killed when it was done
     if onnx.exists() and not overwrite:
         raise InputError(f"{onnx} exists already; add --overwrite to replace it.")
     loaded = load_student(folder, None if student is None else import_network(student))
