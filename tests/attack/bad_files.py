@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from noisyteacher.core.integrity import fields_sha256
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.manifest import _hash_fields
 
 PROBS = np.array([[0.5, 0.5], [0.1, 0.9]])
 TEACHER = """
@@ -109,7 +109,7 @@ def _forged(**fields: Any) -> Callable[[Path], list[str]]:
         for key, value in fields.items():
             old[key] = value(old, folder) if callable(value) else value
         new = {k: v for k, v in old.items() if v is not ... and k != "manifest_sha256"}
-        path.write_bytes(orjson.dumps({**new, "manifest_sha256": _hash_fields(new)}))
+        path.write_bytes(orjson.dumps({**new, "manifest_sha256": fields_sha256(new)}))
         return ["audit", "forged", "--gold", "gold.csv"]
 
     return make

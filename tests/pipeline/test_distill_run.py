@@ -512,7 +512,7 @@ def test_the_door_takes_several_methods_and_logits() -> None:
 
 def test_the_door_stops_in_time(tmp_path: Path) -> None:
     parts, settings = columns(320, 0.8), {"training": QUICK, "device": "cpu", "minutes": 0}
-    with pytest.raises(InputError, match=r"up after 0 students.* the same call goes on"):
+    with pytest.raises(InputError, match=r"ran out after 0 students.* the same call goes on"):
         distill("linear", **parts, **settings, out=tmp_path / "run")
     assert not (tmp_path / "run" / "student").exists()
     done = distill("linear", **parts, **settings | {"minutes": None}, out=tmp_path / "run")

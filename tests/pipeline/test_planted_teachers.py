@@ -92,8 +92,8 @@ def test_a_teacher_that_has_seen_the_gold_rows_is_pointed_out() -> None:
         student = distilled(trained_on_gold())
     assert stated(student) > accuracy_of(student.predict) + 0.02
     assert (
-        "The teacher is right on all of these rows, so it was probably trained on them, and then "
-        "these figures are too high: only rows that it never saw (--val) can tell."
+        "The teacher is right on all of these rows. It was probably trained on them, which would "
+        "make these figures too high; measure it on rows that it never saw (--val)."
     ) in student.about["verdict"]
 
 

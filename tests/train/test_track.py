@@ -106,6 +106,6 @@ def test_plain_lines_off_a_terminal(capsys) -> None:
     toy = make_toy()
     train(toy.job("student", PlainCE()), toy.data, small(2))
     printed = capsys.readouterr().err
-    assert re.search(r"student: epoch 2 of 2, loss \d\.\d+, test accuracy \d+\.\d+ %", printed)
+    assert re.search(r"student: epoch 2 of 2, loss \d\.\d+, test accuracy \d+\.\d+%", printed)
     assert "s left" in printed
     assert "\x1b" not in printed
