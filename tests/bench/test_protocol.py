@@ -157,6 +157,21 @@ def test_a_cohort_cut_short_has_rows_of_the_students_that_finished(
     assert numbers(run(small(), tmp_path / "parts")) == numbers(whole)
 
 
+def test_on_a_gpu_the_starts_of_all_sizes_are_trained_first_and_change_nothing(
+    tmp_path: Path, trained: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = small().student_training
+    recipe = small(labeled=(24, 30), pretraining=training, pretrain="all")
+    one_by_one = run(recipe, tmp_path / "one by one")
+    trained.clear()
+    monkeypatch.setattr(BenchRun, "cohort", 8)
+    together = run(recipe, tmp_path / "together")
+    starts = ["24_teacher", "24_pretrained", "30_teacher", "30_pretrained"]
+    assert sorted(job.name for job in trained[:4]) == sorted(starts)
+    assert len(trained) == 4 + len(together)
+    assert numbers(together) == numbers(one_by_one)
+
+
 def test_second_generation(tmp_path: Path, trained: list[Job]) -> None:
     second = Generation(SLaM(), (Vanilla(), Calibrated(Vanilla())), students=2)
     recipe = small("SLaM()", trials=2, second=second)

@@ -18,7 +18,12 @@ from noisyteacher.bench.figures import draw_alpha_curve
 from noisyteacher.bench.logistic import write_logistic_rows
 from noisyteacher.bench.plan import PlannedStudent, cohorts, missing_students, planned_students
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.teacher import StartingPoint, make_starting_point, second_generation_labels
+from noisyteacher.bench.teacher import (
+    StartingPoint,
+    make_starting_point,
+    second_generation_labels,
+    train_starts,
+)
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import slug, write_atomic
 from noisyteacher.core.integrity import sealed_json
@@ -73,9 +78,10 @@ def run_recipe(
         _check_models(run)
         claim_folder(run)
         _show_total(run)
-        for labeled in recipe.labeled:
-            if not _run_size(run, labeled):
-                break
+        if _train_all_starts(run):
+            for labeled in recipe.labeled:
+                if not _run_size(run, labeled):
+                    break
         if run.leads:
             _save_comparison(run)
         names = {arm.recipe_name(recipe) for arm in recipe.arms}
@@ -101,6 +107,18 @@ def _check_models(run: BenchRun) -> None:
         check_model(recipe.teacher, run.teacher_data, recipe.all_methods, run.device)
 
 
+def _train_all_starts(run: BenchRun) -> bool:
+    """What students start from, for all sizes at once where a GPU has room; False: out of time."""
+    sizes = dict.fromkeys(s.labeled for s in missing_students(run.recipe, run.rows()))
+    if run.cohort == 1 or len(sizes) < 2:
+        return True
+    return train_starts(run, {labeled: _splits(run, labeled) for labeled in sizes})
+
+
+def _splits(run: BenchRun, labeled: int) -> list[Split]:
+    return [run.split(labeled, trial) for trial in range(run.recipe.trials)]
+
+
 def _run_size(run: BenchRun, labeled: int) -> bool:
     """All students of one size of A; False when time ran out."""
     recipe = run.recipe
@@ -110,7 +128,7 @@ def _run_size(run: BenchRun, labeled: int) -> bool:
     if not missing:
         return True
     first, second = ([s for s in missing if s.generation == g] for g in (1, 2))
-    splits = [run.split(labeled, trial) for trial in range(recipe.trials)]
+    splits = _splits(run, labeled)
     start = make_starting_point(run, labeled, splits)
     if start is None:
         return False

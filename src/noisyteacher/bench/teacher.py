@@ -6,7 +6,7 @@ trials, and as A is drawn anew in each trial, so are the weights that its studen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,17 @@ def make_starting_point(
     teacher = done[teacher_name(run.recipe, labeled)]
     labels = _stored_labels(run, labeled, teacher, run.recipe.all_methods)
     return StartingPoint(labels, teacher.accuracy.last, inits)
+
+
+def train_starts(run: BenchRun, splits: Mapping[int, Sequence[Split]]) -> bool:
+    """Train the teachers and starts of several sizes side by side, which fills a GPU.
+
+    ``make_starting_point`` then finds them finished. False where time ran out.
+    """
+    jobs: dict[str, _GoldJob] = {}
+    for labeled, of_trials in splits.items():
+        jobs |= _gold_jobs(run, labeled, of_trials)
+    return _train_alike(run, jobs) is not None
 
 
 def teacher_name(recipe: Recipe, labeled: int) -> str:
