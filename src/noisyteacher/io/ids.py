@@ -153,6 +153,14 @@ class IdLookup:
         raise MissingIdsError(f"no teacher labels for ids {first_few(names)}{hint}.")
 
 
+def are_among(ids: npt.NDArray[Any], others: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """(n,) whether each id is one of the others.
+
+    Not ``np.isin``, which compares every string with every other one.
+    """
+    return IdLookup(others).find(ids) >= 0
+
+
 def read_ids(path: Path) -> npt.NDArray[Any]:
     """(n,) ids from a ``.npy`` file, or from a text file with one id on each line."""
     if path.suffix == ".npy":

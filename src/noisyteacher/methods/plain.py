@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from torch import Tensor, nn
 
 from noisyteacher import losses
 from noisyteacher.core.errors import InputError
+from noisyteacher.io.ids import are_among
 from noisyteacher.methods.batch import (
     Batch,
     Columns,
@@ -44,7 +44,7 @@ class GoldOnly(Method):
     def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         keep = rows.gold
         if not self.use_val:
-            keep = keep & ~np.isin(rows.ids, rows.val_ids)
+            keep = keep & ~are_among(rows.ids, rows.val_ids)
         return keep_rows(all_rows(rows), keep)
 
     def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:

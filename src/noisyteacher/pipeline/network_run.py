@@ -26,6 +26,7 @@ from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.data.tensors import feature_matrix, gather_rows
+from noisyteacher.io.ids import are_among
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, GoldOnly, Method, check_store, fit_and_prepare
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates
@@ -248,7 +249,7 @@ class _NetworkFit:
             method=method,
             prepared=prepared,
             positions=positions,
-            val_positions=np.flatnonzero(np.isin(self.task.ids, rows.val_ids)),
+            val_positions=np.flatnonzero(are_among(self.task.ids, rows.val_ids)),
             selection=held_out,
             selection_y=self.task.y[held_out],
             seed=self.run.settings.seed,
@@ -325,7 +326,7 @@ class _NetworkFit:
         unseen = np.zeros(len(self.task.ids), bool)
         unseen[held_out] = True
         seen, _ = self.rows.training_rows(unseen, np.empty(0, np.int64))
-        kept = np.flatnonzero(np.isin(rows.ids, seen.ids))
+        kept = np.flatnonzero(are_among(rows.ids, seen.ids))
         some = replace(
             rows,
             features=rows.features[kept],

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Inputs, Split, Views
 from noisyteacher.data.tensors import gather_rows, rows_in, to_device
+from noisyteacher.io.ids import are_among
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, PRETRAINED, Method, Prepared, Rows, fit_and_prepare
 from noisyteacher.models import CustomModel
@@ -239,7 +240,7 @@ class Problem:
         if id(labels) in self._seen_labels:
             return
         self._seen_labels.add(id(labels))
-        strangers = labels.ids[~np.isin(labels.ids, self.ids)]
+        strangers = labels.ids[~are_among(labels.ids, self.ids)]
         if len(strangers):
             warn(
                 f"{len(strangers)} of {len(labels)} labeled ids are not in the data "
