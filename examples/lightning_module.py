@@ -51,7 +51,7 @@ def main() -> None:
     lightning.seed_everything(0, verbose=False)
     trainer = lightning.Trainer(max_epochs=15, logger=False, enable_checkpointing=False)
     trainer.fit(Student(), loader, test)
-    print(f"teacher accuracy {teacher.score(x[1100:1400], y[1100:1400]):.3f}")
+    print(f"teacher accuracy {teacher.score(x[1100:1400], y[1100:1400].numpy()):.3f}")
     print(f"student accuracy {trainer.callback_metrics['val_accuracy']:.3f}")
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 import noisyteacher
 
@@ -52,3 +55,15 @@ def test_help_needs_no_heavy_library(verb: str) -> None:
         "print({'torch', 'sklearn', 'scipy', 'pyarrow'} & set(sys.modules))"
     )
     assert told.endswith("set()")
+
+
+def test_the_oldest_constraints_are_the_minimums() -> None:
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    minimums = dict(line.split(">=") for line in project["dependencies"])
+    del minimums["torch"]
+    lines = (root / "constraints-oldest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert pinned.keys() == minimums.keys()
+    for name, minimum in minimums.items():
+        assert Version(pinned[name]) == Version(minimum), name

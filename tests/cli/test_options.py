@@ -61,6 +61,25 @@ def test_the_widest_table_of_numbers_fits_80_columns() -> None:
     assert all(word in shown for name in SHOWN.values() for word in name.split())
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "audit --lower-bound",
+        "bench --gold-weight-decay",
+        "bench --minutes",
+        "bench --weight-decay",
+        "distill --max-memory",
+        "label --gpus-per-worker",
+        "label --requests-per-minute",
+        "predict --abstain-below",
+    ],
+)
+def test_nan_lies_in_no_range(given: str) -> None:
+    result = CliRunner().invoke(app, [*given.split(), "nan"], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert f"Invalid value for '{given.split()[1]}'" in result.output
+
+
 @pytest.mark.parametrize("program", ["--help", "demo --help"])
 def test_flags_of_the_program_show_no_type(program: str) -> None:
     assert "<bool>" not in CliRunner().invoke(app, program.split()).output

@@ -202,7 +202,7 @@ def test_a_study_of_halfspaces_goes_on_without_simulating(copies: Path) -> None:
     for new, old in zip(found[len(stored) :], EXPECTED["halfspace"], strict=True):
         assert new.keys() == old.keys()
         for name, value in old.items():
-            exact = not isinstance(value, float)
+            exact = not isinstance(value, float | dict)
             assert new[name] == (value if exact else pytest.approx(value, rel=1e-6)), name
 
 

@@ -55,9 +55,12 @@ def test_pictures_stand_upright(pictures: np.ndarray, orientation: int, form: st
 
 @pytest.mark.usefixtures("cache")
 @pytest.mark.filterwarnings("error")
-def test_the_common_size_is_that_of_upright_pictures(tmp_path: Path, pictures: np.ndarray) -> None:
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_the_common_size_is_that_of_upright_pictures(
+    tmp_path: Path, pictures: np.ndarray, form: str
+) -> None:
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "0.png").write_bytes(turned(pictures[0, :6], 6))
+    (tmp_path / "a" / f"0.{form.lower()}").write_bytes(turned(pictures[0, :6], 6, form))
     (tmp_path / "a" / "1.png").write_bytes(encoded(pictures[0, :, :6]))
     assert load_dataset(tmp_path).inputs.shape == (2, 8, 6, 3)
 

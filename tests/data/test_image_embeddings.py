@@ -132,6 +132,9 @@ def test_folders_that_are_no_image_encoders_are_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_bytes(orjson.dumps(config | {"num_hidden_layers": 2}))
     with pytest.raises(InputError, match="has no weights for"):
         ImageEmbeddings(folder).transform(images(1))
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(InputError, match="No encoder could be loaded from"):
+        ImageEmbeddings(folder).transform(images(1))
 
 
 @pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])

@@ -5,6 +5,7 @@ Libraries that take seconds to import are imported inside functions, so that ``-
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import warnings
@@ -36,7 +37,16 @@ OUTPUT = "Output"
 
 def option(panel: str, text: str, *names: str, **settings: Any) -> Any:
     """An option that `--help` shows in this panel with this text; the rest is typer's."""
+    if "min" in settings or "max" in settings:
+        settings["callback"] = _refuse_nan
     return typer.Option(*names, help=text, rich_help_panel=panel, **settings)
+
+
+def _refuse_nan(value: Any) -> Any:
+    """Releases of typer before 0.29 accept nan in every range."""
+    if isinstance(value, float) and math.isnan(value):
+        raise typer.BadParameter("nan is not in the range.")
+    return value
 
 
 IdColumn = Annotated[

@@ -13,6 +13,10 @@ from urllib.parse import urlsplit
 
 from noisyteacher.core.errors import InputError
 
+# What Transformers raises for a folder that it cannot read. A TypeError comes from a configuration
+# file that does not hold an object.
+LOADING_ERRORS = (OSError, ValueError, TypeError)
+
 _SECONDS = 3.0
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 

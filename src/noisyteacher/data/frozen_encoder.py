@@ -21,7 +21,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import check_model_name, quiet_loading
+from noisyteacher.core.hub import LOADING_ERRORS, check_model_name, quiet_loading
 from noisyteacher.core.progress import track
 from noisyteacher.data.cache import cache_folder
 from noisyteacher.data.views import TableViews
@@ -152,10 +152,10 @@ class FrozenEncoder(ABC):
         check_model_name(self.encoder)
         try:
             with quiet_loading(transformers):
-                return getattr(transformers, auto).from_pretrained(
+                return _auto_class(auto).from_pretrained(
                     self.encoder, trust_remote_code=False, **options
                 )
-        except (OSError, ValueError) as error:
+        except LOADING_ERRORS as error:
             first = str(error).partition("\n")[0]
             raise InputError(
                 f"No encoder could be loaded from {self.encoder!r}: {first}"
@@ -187,6 +187,18 @@ class FrozenEncoder(ABC):
                 vectors[rows] = np.concatenate(list(found))
                 _write_part(folder, unique[rows], vectors[rows])
         return vectors[inverse]
+
+
+def _auto_class(name: str) -> Any:
+    if name == "AutoImageProcessor":
+        # Some releases of Transformers 5 offer it at the top only where torchvision is installed,
+        # although Pillow is enough for it.
+        from transformers.models.auto.image_processing_auto import AutoImageProcessor
+
+        return AutoImageProcessor
+    import transformers
+
+    return getattr(transformers, name)
 
 
 def _key(one: str | np.ndarray) -> bytes:

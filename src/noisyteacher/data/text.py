@@ -19,7 +19,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import check_model_name
+from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
 from noisyteacher.data.views import BagViews, EncoderViews, Views
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _load_tokenizer(name: str) -> Any:
     check_model_name(name)
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    except LOADING_ERRORS as error:
         first = str(error).partition("\n")[0]
         raise InputError(f"No tokenizer could be loaded from {name!r}: {first}") from error
 

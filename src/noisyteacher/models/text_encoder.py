@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few, warn
-from noisyteacher.core.hub import check_model_name, quiet_loading
+from noisyteacher.core.hub import LOADING_ERRORS, check_model_name, quiet_loading
 from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
@@ -86,7 +86,7 @@ class TextEncoder(ModelSpec):
                 f"TextEncoder: the weights of {self.path_or_name!r} do not fit a classifier of "
                 f"{self.classes} classes."
             ) from error
-        except (OSError, ValueError) as error:
+        except LOADING_ERRORS as error:
             raise InputError(
                 f"TextEncoder: no sequence classifier could be made of {self.path_or_name!r}: "
                 f"{str(error).partition(chr(10))[0]}"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.hub import check_model_name
+from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
 from noisyteacher.core.machine import choose_device
 from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Dataset, Tokens, Views
@@ -260,7 +260,7 @@ def _hugging_face(model: str, max_length: int) -> Student:
     try:
         check_model_name(model)
         config = AutoConfig.from_pretrained(model, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    except LOADING_ERRORS as error:
         raise InputError(
             f"{model} is neither a saved student, nor a Hugging Face classifier, nor "
             "package.module:function."
