@@ -20,7 +20,7 @@ from noisyteacher.choose.evidence import (
     solve_on_whole_pool,
 )
 from noisyteacher.choose.folds import input_groups, make_folds
-from noisyteacher.choose.linear_choice import choose_linear, linear_candidates
+from noisyteacher.choose.linear_choice import choose_linear, linear_candidates, most_compared
 from noisyteacher.choose.verdict import headline, shares_note, verdict
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
@@ -175,6 +175,11 @@ def test_selection_rows_are_never_trained_on() -> None:
 
 
 # -- the decision ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("classes", "rows"), [(2, 20_000), (5, 20_000), (10, 10_000), (77, 5_000)])
+def test_students_of_many_classes_are_compared_on_fewer_rows(classes: int, rows: int) -> None:
+    assert most_compared(classes) == rows
 
 
 def test_the_settings_of_a_candidate() -> None:

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import noisyteacher as nt
+from noisyteacher.choose import linear_choice
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
@@ -302,6 +303,16 @@ def test_linear_students_are_judged_in_folds() -> None:
 def test_a_teacher_that_knows_all_gold_rows_is_pointed_out() -> None:
     with pytest.warns(NoisyTeacherWarning, match="right on all 60 gold rows"):
         fitted(data=columns(right=1.0), quick=True)
+
+
+def test_the_verdict_tells_that_students_were_compared_on_a_part_of_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = "compared after training on 50 of the 200 pool rows"
+    assert told not in fitted().verdict()
+    monkeypatch.setattr(linear_choice, "POOL_FOR_COMPARISON", 50)
+    monkeypatch.setattr(linear_choice, "STREAMED_FOR_COMPARISON", 10)
+    assert told in fitted().verdict()
 
 
 def test_python_returns_the_student_with_its_verdict() -> None:

@@ -92,7 +92,7 @@ def test_a_streamed_student_equals_the_usual_one(
 def test_candidates_see_a_part_and_the_student_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed_pool, "POOL_FOR_COMPARISON", 50)
+    monkeypatch.setattr(streamed_pool, "STREAMED_FOR_COMPARISON", 50)
     files = write_files(tmp_path)
     settings = replace(QUICK, student="linear", methods=(SLaM(),), featurizer=None)
     task, settings = gather_streamed(**files, settings=settings, folder=tmp_path / "shards")
@@ -177,7 +177,7 @@ def test_a_streamed_network_equals_the_usual_one(
 def test_a_streamed_network_is_trained_in_windows_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(streamed_pool, "POOL_FOR_COMPARISON", 50)
+    monkeypatch.setattr(streamed_pool, "STREAMED_FOR_COMPARISON", 50)
     monkeypatch.setattr(engine, "SAVE_SECONDS", 0.0)
     files = write_files(tmp_path)
     settings = DistillSettings("mlp", (SLaM(),), training=SHORT, max_memory=1e-4)

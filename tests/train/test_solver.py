@@ -75,6 +75,24 @@ def test_sparse_and_dense_features_give_the_same_student(classes: int, method: M
     np.testing.assert_allclose(told, again, atol=2e-4)
 
 
+@pytest.mark.parametrize("method", [GoldOnly(), SLaM()])
+def test_columns_without_entries_change_nothing_and_get_no_weight(method: Method) -> None:
+    x, _, rows, labels = problem(4, method)
+    columns = fit_and_prepare(method, rows, labels).columns
+    places = np.array([0, 2, 3, 5, 7, 8, 11, 12, 13, 17, 18, 19])
+    wide = np.zeros((len(x), 20))
+    wide[:, places] = x
+    told = {}
+    for name, features in (("as it is", x), ("wide", wide)):
+        start = LinearFit(np.ones((4, features.shape[1])), np.zeros(4))
+        told[name] = solve_linear(
+            csr_matrix(features), method, columns, 4, strength=0.3, tolerance=1e-7, start=start
+        )
+    found, empty = told["wide"].weight, np.setdiff1d(np.arange(20), places)
+    np.testing.assert_allclose(found[:, places], told["as it is"].weight, atol=1e-4)
+    assert (found[:, empty] == 0).all()
+
+
 @pytest.mark.parametrize(
     "method", [Vanilla(), TaylorCE(2), SLaM(), SLaM(hard=True), ForwardCorrection()]
 )

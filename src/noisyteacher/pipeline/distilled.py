@@ -15,6 +15,7 @@ from scipy.special import softmax
 
 from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.linear_choice import LinearChoice
 from noisyteacher.choose.verdict import headline, key_figures, percent, verdict
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import versions
@@ -36,6 +37,16 @@ from noisyteacher.runs.comparison import (
 OUT_OF_FOLD = "out_of_fold.parquet"
 _ABSTENTION = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # thresholds whose effect is told
 _MOST_PREDICTED = 5_000  # pool rows on which the student's class shares are looked at
+
+
+def _on_fewer_rows(compared: int, pool: int) -> list[str]:
+    """A sentence if the compared students were trained on a part of the pool."""
+    if compared >= pool:
+        return []
+    return [
+        f"Students were compared after training on {compared:,} of the {pool:,} pool rows; the "
+        "returned one is trained on all of them, and may be more accurate than stated."
+    ]
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,8 @@ class Distilled:
         if not self.blend:
             seen = "without the selection set" if self._has_selection else "on all gold rows"
             more.append(f"The returned student is {self.kept}, trained {seen}.")
+        elif isinstance(choice := self.choice, LinearChoice) and choice.gold_weight < 1:
+            more += _on_fewer_rows(choice.compared_on, choice.pool_rows)
         pool = take_rows(task.inputs, task.split.pool[:_MOST_PREDICTED])
         said = self.student.logits(pool).argmax(1)
         return verdict(self.choice, said, task.classes, blended=self.blend, more=more)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from noisyteacher.choose.linear_choice import POOL_FOR_COMPARISON
+from noisyteacher.choose.linear_choice import STREAMED_FOR_COMPARISON
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.machine import memory_of
 from noisyteacher.data import Dataset, Tfidf
@@ -221,13 +221,13 @@ def gather_streamed(
     file = _PoolFile(Path(pool), options, frozenset(texts), frozenset(own))
     known = _LabelRows([Path(path) for path in labels])
     featurizer = settings.featurizer or text_featurizer(settings.student)
-    wanted = POOL_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
+    wanted = STREAMED_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
     ids, drawn = file.draw(wanted, known, settings.seed)
     if not ids:
         raise InputError(f"None of the rows of {pool} has a teacher label.")
     if isinstance(featurizer, Tfidf) and not featurizer.fitted:
         featurizer.fit([*map(str, sets["gold"].inputs), *drawn])
-    ids, drawn = ids[:POOL_FOR_COMPARISON], drawn[:POOL_FOR_COMPARISON]
+    ids, drawn = ids[:STREAMED_FOR_COMPARISON], drawn[:STREAMED_FOR_COMPARISON]
     task = gather(
         **sets,  # type: ignore[arg-type]
         pool=(ids, drawn),

@@ -31,6 +31,9 @@ Features: TypeAlias = Any  # (n, d) np.ndarray or scipy.sparse.csr_matrix
 MAX_ITERATIONS = 300
 TOLERANCE = 1e-5  # of the largest gradient entry, in the coordinates of the search
 _MOST_AXES = 1024  # above this many dense columns the rotation costs more than it saves
+# Above this many weights L-BFGS spends its time on what it remembers of earlier steps, not on the
+# loss, and takes hardly more steps if it remembers fewer.
+_MANY_WEIGHTS, _FEW_MEMORIES, _MEMORIES = 100_000, 5, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,19 @@ class Design:
 
     def take(self, rows: np.ndarray) -> Design:
         return Design(self.x[rows], self.moments, self.center, self.axes)
+
+    @cached_property
+    def used(self) -> np.ndarray | None:
+        """(d,) which sparse columns have entries; None where all have, or features are dense."""
+        if not issparse(self.x):
+            return None
+        found = np.bincount(self.x.indices, minlength=self.x.shape[1]) > 0
+        return None if found.all() else found
+
+    @cached_property
+    def narrow(self) -> Design:
+        """The columns with entries alone; with a penalty the weights of the others are 0."""
+        return self if self.used is None else Design(self.x[:, self.used], self.moments[self.used])
 
     @cached_property
     def transposed(self) -> Features:
@@ -129,9 +145,12 @@ def solve_linear(
     index = columns.index.numpy()
     if len(index) != design.x.shape[0] or not np.array_equal(index, np.arange(len(index))):
         design = design.take(index)
-    return solve_blocks(
-        [Block(design.x, design.transposed, columns)],
-        design,
+    narrow, used = design.narrow, design.used
+    if used is not None and start is not None:
+        start = LinearFit(start.weight[:, used], start.bias)
+    found = solve_blocks(
+        [Block(narrow.x, narrow.transposed, columns)],
+        narrow,
         method,
         classes,
         strength=strength,
@@ -139,6 +158,11 @@ def solve_linear(
         start=start,
         tolerance=tolerance,
     )
+    if used is None:
+        return found
+    weight = np.zeros((classes, len(used)))
+    weight[:, used] = found.weight
+    return LinearFit(weight, found.bias)
 
 
 def solve_blocks(
@@ -162,10 +186,11 @@ def solve_blocks(
     if not strength > 0:
         raise InputError(f"strength must be above 0, not {strength}.")
     objective = _Objective(blocks, design, method, classes, strength, gold_weight)
+    begin = objective.flat(start)
     with one_thread():
         found = minimize(
             objective,
-            objective.flat(start),
+            begin,
             method="L-BFGS-B",
             jac=True,
             options={
@@ -173,6 +198,7 @@ def solve_blocks(
                 "ftol": 64 * np.finfo(np.float64).eps,
                 "maxiter": MAX_ITERATIONS,
                 "maxls": 50,
+                "maxcor": _FEW_MEMORIES if len(begin) > _MANY_WEIGHTS else _MEMORIES,
             },
         )
     return objective.fit_at(found.x)
