@@ -7,8 +7,8 @@ Short texts in two classes (``made_texts.py``) and a teacher that is right on 80
 command runs in a process of its own with one thread: ``import`` of an id and probabilities per
 line, ``label`` with a function that costs nothing, ``audit`` of the store, and ``distill --stream
 --student hashed`` with Taylor-CE, of which the passes over the pool are also measured one by one
-(``measured_run.py``). Seconds are processor seconds, so that a busy machine counts little; the
-start of Python and the imports are measured apart and taken off.
+(``measured_run.py``). Seconds are processor seconds, so that a busy machine counts little, without
+the start of Python and its imports.
 
 ``--ray``: rows per second (on the clock, in the second half, when all workers have started) of one
 process and of one and two Ray workers of one core each, with a teacher that takes 1 ms of waiting a
@@ -39,22 +39,16 @@ from noisyteacher.pipeline.teachers import open_teacher
 THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def run(folder: Path, *words: str) -> tuple[float, float, Measured]:
-    """Processor seconds, seconds on the clock, and what the process measured of itself."""
-    script, began = Path(__file__).with_name("measured_run.py"), time.monotonic()
+def run(folder: Path, *words: str) -> Measured:
+    """What one command measured of itself."""
+    script = Path(__file__).with_name("measured_run.py")
+    command = [sys.executable, str(script), "measured.json", *words]
+    environment = os.environ | THREADS
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(script), "measured.json", *words],
-            cwd=folder,
-            env=os.environ | THREADS,
-            stdout=log,
-            stderr=log,
-        )
-        _, status, used = os.wait4(process.pid, 0)
-    if status:
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    if done.returncode:
         sys.exit(f"{' '.join(words)} failed:\n{(folder / 'log').read_text()[-2000:]}")
-    measured = Measured(**orjson.loads((folder / "measured.json").read_bytes()))
-    return used.ru_utime + used.ru_stime, time.monotonic() - began, measured
+    return Measured(**orjson.loads((folder / "measured.json").read_bytes()))
 
 
 def verbs(sizes: list[int], names: list[str], texts: TextMaker) -> list[Measurement]:
@@ -71,14 +65,12 @@ def verbs(sizes: list[int], names: list[str], texts: TextMaker) -> list[Measurem
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             make_files(folder, rows, texts)
-            run(folder, "label", "--help")  # Python's own files are in the system's cache now
-            start, _, _ = run(folder, "label", "--help")
             for verb in ("import", *(verb for verb in names if verb != "import")):
-                seconds, clock, measured = run(folder, *commands[verb].split())
-                own = max(seconds - start, 1e-3)
+                measured = run(folder, *commands[verb].split())
+                own = measured.seconds
                 note = (
                     f"{rows / own:,.0f} rows/s, {1e6 * own / rows:.1f} µs a row; "
-                    f"{clock:.0f} s on the clock"
+                    f"{measured.clock:.0f} s on the clock"
                 )
                 new = [Measurement(verb, rows, own, note, measured.peak_gib)]
                 new += [_passes(measured)] if measured.passes else []
@@ -88,12 +80,12 @@ def verbs(sizes: list[int], names: list[str], texts: TextMaker) -> list[Measurem
 
 
 def _passes(measured: Measured) -> Measurement:
-    visits = measured.rows * measured.passes
+    visits = measured.pass_rows * measured.passes
     note = (
-        f"{measured.passes} passes, {1e6 * measured.processor_seconds / visits:.3f} µs a row and "
-        f"pass, {1e6 * measured.clock_seconds / visits:.3f} µs on the clock"
+        f"{measured.passes} passes, {1e6 * measured.pass_seconds / visits:.3f} µs a row and pass, "
+        f"{1e6 * measured.pass_clock / visits:.3f} µs on the clock"
     )
-    return Measurement("passes of distill", measured.rows, measured.processor_seconds, note)
+    return Measurement("passes of distill", measured.pass_rows, measured.pass_seconds, note)
 
 
 def throughput(rows: int) -> list[Measurement]:
