@@ -19,7 +19,7 @@ def found(known: np.ndarray, wanted: np.ndarray) -> list[int]:
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few texts are found with a dictionary, many by their hashes."""
     if request.param == "sorted hashes":
-        monkeypatch.setattr(ids, "_FEW_TEXTS", 0)
+        monkeypatch.setattr(ids, "_FEW", 0)
 
 
 @pytest.mark.usefixtures("either_way")
@@ -44,7 +44,7 @@ def test_of_a_repeated_text_the_last_row_counts() -> None:
 
 
 def test_texts_of_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "_FEW_TEXTS", 0)
+    monkeypatch.setattr(ids, "_FEW", 0)
     monkeypatch.setattr(ids, "_text_hashes", lambda all_ids: np.array([len(i) for i in all_ids]))
     # "c" has the hash of "a" alone; "b" and "a" share one.
     assert found(text_array(["a", "bb"]), text_array(["c", "bb", "a"])) == [-1, 1, 0]

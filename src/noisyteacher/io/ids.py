@@ -123,11 +123,22 @@ def check_unique(ids: npt.NDArray[Any]) -> None:
 
 # Of more texts than these, sorted hashes are found faster than keys of a dictionary, and they need
 # a tenth of the memory.
-_FEW_TEXTS = 100_000
+_FEW = 100_000
 
 
 def _dictionary(ids: npt.NDArray[Any]) -> dict[str, int]:
     return dict(zip(ids.tolist(), range(len(ids)), strict=True))
+
+
+def _places(ordered: npt.NDArray[Any], keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Where each key would be inserted."""
+    if len(keys) <= _FEW:
+        return np.searchsorted(ordered, keys)
+    # Millions of keys in no order jump about in memory, which takes longer than to sort them.
+    order = np.argsort(keys)
+    place = np.empty(len(keys), np.int64)
+    place[order] = np.searchsorted(ordered, keys[order])
+    return place
 
 
 class IdLookup:
@@ -136,7 +147,7 @@ class IdLookup:
     def __init__(self, ids: npt.NDArray[Any]) -> None:
         self._ids, self._text = ids, is_text(ids)
         self._row_of: dict[str, int] | None = None
-        if self._text and len(ids) <= _FEW_TEXTS:
+        if self._text and len(ids) <= _FEW:
             self._row_of = _dictionary(ids)
             return
         keys = _text_hashes(ids) if self._text else ids
@@ -154,7 +165,7 @@ class IdLookup:
             rows = map(self._row_of.get, ids.tolist(), [-1] * len(ids))
             return np.fromiter(rows, np.int64, len(ids))
         keys = _text_hashes(ids) if self._text else ids
-        place = np.searchsorted(self._sorted, keys)
+        place = _places(self._sorted, keys)
         np.minimum(place, len(self._sorted) - 1, out=place)
         found = np.where(self._sorted[place] == keys, self._order[place], -1)
         if self._text:
