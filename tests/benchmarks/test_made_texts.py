@@ -46,6 +46,7 @@ def test_files_have_the_rows_asked_for(tmp_path: Path, made_texts: ModuleType) -
     assert pq.read_table(tmp_path / "gold.parquet").num_rows == made_texts.GOLD
     pool = pq.read_table(tmp_path / "pool.parquet")
     assert pool.column_names == ["id", "text"]
-    answers = [orjson.loads(line) for line in (tmp_path / "answers.jsonl").open("rb")]
+    lines = (tmp_path / "answers.jsonl").read_bytes().splitlines()
+    answers = [orjson.loads(line) for line in lines]
     assert [a["id"] for a in answers[made_texts.GOLD :]] == pool["id"].to_pylist()
     assert all(abs(a["a"] + a["b"] - 1) < 1e-9 for a in answers)
