@@ -288,6 +288,9 @@ def test_bad_input_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert "statistics need images" in refused("student", pool, *out, "--view-passes", 2)
     assert "share ids" in refused("student", pool, pool, *out)
+    numbered = tmp_path / "numbered.csv"
+    numbered.write_text("id,text\n1,good\n")
+    assert "must all be text, or all whole" in refused("student", pool, numbered, *out)
     assert "2 classes, and 3 were named" in refused("student", pool, *out, "--classes", "a,b,c")
     table = tmp_path / "table.csv"
     table.write_text("f,g\n1,2\n")

@@ -19,7 +19,8 @@ from noisyteacher.choose.anchored import AnchoredEvidence
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.core.errors import InputError
 from noisyteacher.data.text import HashedNgrams
-from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels import TeacherLabels, store
+from noisyteacher.labels.manifest import LABEL_COLUMNS
 from noisyteacher.methods import CutStat, SLaM, TaylorCE
 from noisyteacher.pipeline import DistillSettings, gather, network_run, run_distill, streamed_pool
 from noisyteacher.pipeline.streamed_pool import gather_streamed, why_stream
@@ -200,6 +201,34 @@ def test_a_streamed_network_is_trained_in_windows_and_resumed(
     again = run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
     for name, value in whole.student.state.items():
         assert torch.equal(value, again.student.state[name]), name
+
+
+def test_labels_may_stand_in_several_stores_of_the_same_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_files(tmp_path)
+    labels = TeacherLabels.open(tmp_path / "labels")
+    monkeypatch.setattr(store, "_PART_ROWS", 64)
+    for name, rows in (("first", slice(0, 150)), ("second", slice(150, None))):
+        labels.at(rows).save(tmp_path / name)
+    several = [tmp_path / "first", tmp_path / "second"]
+    known = streamed_pool._LabelRows(several)
+    assert len(known) == len(labels)
+    wanted = [*labels.ids[::-7].tolist(), "p399"]  # the last has no label
+    found, expected = known.take(wanted), labels.take(wanted[:-1])
+    assert found.ids.tolist() == wanted[:-1]
+    for column in LABEL_COLUMNS:
+        np.testing.assert_array_equal(getattr(found, column), getattr(expected, column))
+    with pytest.raises(InputError, match="share ids"):
+        streamed_pool._LabelRows([tmp_path / "labels", tmp_path / "first"])
+    other = TeacherLabels.from_probs(["q0"], [[0.3, 0.7]], ["good", "bad"])
+    other.save(tmp_path / "other")
+    with pytest.raises(InputError, match="must have the same classes"):
+        gather_streamed(
+            **{**files, "labels": [tmp_path / "labels", tmp_path / "other"]},
+            settings=QUICK,
+            folder=tmp_path / "shards",
+        )
 
 
 def test_ids_that_name_two_rows_are_refused(tmp_path: Path) -> None:

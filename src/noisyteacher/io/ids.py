@@ -98,10 +98,15 @@ def repeated_ids(ids: npt.NDArray[Any]) -> list[Any]:
     """The ids that stand there more than once."""
     if is_text(ids):
         # A sort of hashes is faster than a set, and needs less memory.
-        if not len(_repeated(np.fromiter(map(hash, ids.tolist()), np.int64, len(ids)))):
+        if not len(_repeated(_text_hashes(ids))):
             return []
         return [name for name, count in Counter(ids.tolist()).items() if count > 1]
     return list(np.unique(_repeated(ids)).tolist())
+
+
+def _text_hashes(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """(n,) hashes, which differ from process to process."""
+    return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
 
 
 def _repeated(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -116,29 +121,56 @@ def check_unique(ids: npt.NDArray[Any]) -> None:
         raise InputError(f"ids must be unique; repeated: {first_few(repeated)}.")
 
 
+# Of more texts than these, sorted hashes are found faster than keys of a dictionary, and they need
+# a tenth of the memory.
+_FEW = 100_000
+
+
+def _dictionary(ids: npt.NDArray[Any]) -> dict[str, int]:
+    return dict(zip(ids.tolist(), range(len(ids)), strict=True))
+
+
+def _places(ordered: npt.NDArray[Any], keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Where each key would be inserted."""
+    if len(keys) <= _FEW:
+        return np.searchsorted(ordered, keys)
+    # Millions of keys in no order jump about in memory, which takes longer than to sort them.
+    order = np.argsort(keys)
+    place = np.empty(len(keys), np.int64)
+    place[order] = np.searchsorted(ordered, keys[order])
+    return place
+
+
 class IdLookup:
     """Finds the rows of ids."""
 
     def __init__(self, ids: npt.NDArray[Any]) -> None:
-        self._text = is_text(ids)
-        if self._text:
-            self._row_of = dict(zip(ids.tolist(), range(len(ids)), strict=True))
-        else:
-            self._order = np.argsort(ids, kind="stable")
-            self._sorted = ids[self._order]
+        self._ids, self._text = ids, is_text(ids)
+        self._row_of: dict[str, int] | None = None
+        if self._text and len(ids) <= _FEW:
+            self._row_of = _dictionary(ids)
+            return
+        keys = _text_hashes(ids) if self._text else ids
+        self._order = np.argsort(keys, kind="stable")
+        self._sorted = keys[self._order]
+        if self._text and (self._sorted[1:] == self._sorted[:-1]).any():
+            # An id stands there twice, of which the last counts, or two have the same hash.
+            self._row_of = _dictionary(ids)
 
     def find(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(m,) row of each id, -1 where there is none."""
-        if len(ids) == 0 or is_text(ids) != self._text:
+        if min(len(ids), len(self._ids)) == 0 or is_text(ids) != self._text:
             return np.full(len(ids), -1, np.int64)
-        if self._text:
+        if self._row_of is not None:
             rows = map(self._row_of.get, ids.tolist(), [-1] * len(ids))
             return np.fromiter(rows, np.int64, len(ids))
-        if len(self._sorted) == 0:
-            return np.full(len(ids), -1, np.int64)
-        place = np.searchsorted(self._sorted, ids)
+        keys = _text_hashes(ids) if self._text else ids
+        place = _places(self._sorted, keys)
         np.minimum(place, len(self._sorted) - 1, out=place)
-        return np.where(self._sorted[place] == ids, self._order[place], -1)
+        found = np.where(self._sorted[place] == keys, self._order[place], -1)
+        if self._text:
+            found[self._ids[found] != ids] = -1  # another text of the same hash, or none
+        return found
 
     def rows(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(m,) row of each id; ids that are not there are named in the error."""

@@ -137,7 +137,7 @@ def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Seq
     check_name(path)
     with _as_input_errors(path):
         if kind in PARQUET:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, pre_buffer=False) as file:
                 table = file.read()
         elif kind in JSON_LINES:
             table = _read_json_lines(path, id_columns)
@@ -397,7 +397,8 @@ def table_blocks(
     check_name(path)
     with _as_input_errors(path):
         if kind in PARQUET:
-            with pq.ParquetFile(path) as file:
+            # Else Arrow keeps what it has read of the file until the end.
+            with pq.ParquetFile(path, pre_buffer=False) as file:
                 for batch in file.iter_batches(_LINES_AT_ONCE):
                     yield pa.Table.from_batches([batch])
         elif kind in JSON_LINES:

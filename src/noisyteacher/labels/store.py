@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -219,25 +219,24 @@ def read(path: Path, extras: Iterable[str] | None) -> Record:
     absent = [name for name in names if name not in manifest.extras]
     if absent:
         raise InputError(f"{path} has no extra column {first_few(absent)}.")
-    for part in manifest.parts:
-        _check_part(path / part.file, part.rows, manifest, names)
-    record = _empty_record(manifest, names)
+    check_parts(path, manifest, names)
+    record, hashes = empty_record(manifest, names), RowHashes()
+    hashes.add(record.at(slice(0, 0)))
     ids, start = [record.ids], 0
     for part in manifest.parts:
         ids.append(_read_part(path / part.file, part.rows, record, start))
+        # A part at a time, because the ids are hashed as one text.
+        hashes.add(replace(record.at(slice(start, start + part.rows)), ids=ids[-1]))
         start += part.rows
-    record = Record(**{**vars(record), "ids": np.concatenate(ids)})
-    hashes = RowHashes()
-    hashes.add(record)
     _check_hashes(hashes, manifest, path)
-    return record
+    return replace(record, ids=np.concatenate(ids))
 
 
 def read_parts(path: Path) -> Iterator[Record]:
     """The store's rows in order, a part at a time, without extras; the last checks the hashes."""
     manifest, hashes = Manifest.load(path), RowHashes()
     for part in manifest.parts:
-        record = _empty_record(replace(manifest, rows=part.rows), [])
+        record = empty_record(replace(manifest, rows=part.rows))
         ids = _read_part(path / part.file, part.rows, record, 0)
         record = replace(record, ids=ids)
         hashes.add(record)
@@ -245,7 +244,7 @@ def read_parts(path: Path) -> Iterator[Record]:
     _check_hashes(hashes, manifest, path)
 
 
-def _empty_record(manifest: Manifest, extras: list[str]) -> Record:
+def empty_record(manifest: Manifest, extras: Sequence[str] = ()) -> Record:
     """Columns to be filled; those of the ids, whose width is not known yet, have no rows."""
     shape = (manifest.rows, manifest.k)
     columns = {name: manifest.extras[name] for name in extras}
@@ -263,8 +262,13 @@ def _empty_record(manifest: Manifest, extras: list[str]) -> Record:
     )
 
 
-def _check_part(file: Path, rows: int, manifest: Manifest, extras: list[str]) -> None:
-    """Compare a part with the manifest before memory is made for what the manifest says."""
+def check_parts(path: Path, manifest: Manifest, extras: Sequence[str] = ()) -> None:
+    """Compare the parts with the manifest before memory is made for what the manifest says."""
+    for part in manifest.parts:
+        _check_part(path / part.file, part.rows, manifest, extras)
+
+
+def _check_part(file: Path, rows: int, manifest: Manifest, extras: Sequence[str]) -> None:
     if not file.is_file():
         raise InputError(f"{file} is missing, so the label store cannot be opened.")
     widths = {name: int(np.prod(manifest.extras[name].shape)) for name in extras}

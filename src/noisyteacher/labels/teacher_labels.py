@@ -302,18 +302,25 @@ def join_labels(parts: Sequence[TeacherLabels]) -> TeacherLabels:
         raise InputError("No teacher labels were given.")
     first = parts[0]
     for part in parts[1:]:
-        if part.classes != first.classes or part.k != first.k:
-            raise InputError(
-                f"Label stores to join must have the same classes, and as many stored of each row: "
-                f"top {first.k} of {first_few(first.classes, 10)}, and top {part.k} of "
-                f"{first_few(part.classes, 10)}."
-            )
+        check_joinable(first.classes, first.k, part.classes, part.k)
     if len({is_text(part.ids) for part in parts}) > 1:
         raise InputError("Label stores to join must all have ids of text, or all of numbers.")
     joined = first.followed_by(parts[1:])
     if repeated := repeated_ids(joined.ids):
         raise InputError(f"Label stores share ids: {first_few(repeated)}.")
     return joined
+
+
+def check_joinable(
+    classes: tuple[str, ...], k: int, other_classes: tuple[str, ...], other_k: int
+) -> None:
+    """Refuse labels whose numbers do not mean the same, or are not as many in each row."""
+    if other_classes != classes or other_k != k:
+        raise InputError(
+            f"Label stores to join must have the same classes, and as many stored of each row: "
+            f"top {k} of {first_few(classes, 10)}, and top {other_k} of "
+            f"{first_few(other_classes, 10)}."
+        )
 
 
 def unique_ids(ids: IdsLike) -> npt.NDArray[Any]:

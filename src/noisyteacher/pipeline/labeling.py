@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.data import Dataset
+from noisyteacher.io.ids import is_text, repeated_ids
 from noisyteacher.labels import TeacherLabels, store
 from noisyteacher.labels.importers import rejected_path
 from noisyteacher.labels.importers.llm_rows import RejectedList
@@ -315,10 +315,12 @@ def _cut(sources: Sequence[Dataset], size: int) -> Iterator[tuple[Dataset, slice
 
 
 def _check_ids(sources: Sequence[Dataset]) -> None:
-    ids = [key for source in sources for key in source.ids.tolist()]
-    if len({type(key) for key in ids}) > 1:
+    """Refuse an id that stands in two of the files; each was looked at when it was read."""
+    if len({is_text(source.ids) for source in sources if len(source)}) > 1:
         raise InputError("The ids of the files must all be text, or all whole numbers.")
-    if repeated := sorted(key for key, count in Counter(ids).items() if count > 1):
+    if len(sources) == 1:
+        return
+    if repeated := sorted(repeated_ids(np.concatenate([source.ids for source in sources]))):
         raise InputError(
             f"The files share ids: {first_few(repeated)}; label them into "
             "stores of their own, or give them other ids."

@@ -35,7 +35,8 @@ from noisyteacher.io.user_tables import (
     table_blocks,
 )
 from noisyteacher.labels import TeacherLabels, store
-from noisyteacher.labels.manifest import Manifest, Record
+from noisyteacher.labels.manifest import LABEL_COLUMNS, Manifest
+from noisyteacher.labels.teacher_labels import check_joinable
 from noisyteacher.pipeline.api import gather
 from noisyteacher.pipeline.defaults import text_featurizer
 from noisyteacher.pipeline.preparation import DistillSettings
@@ -145,21 +146,25 @@ class _LabelRows:
     """All teacher labels without their ids, found by a hash of 64 bits of the id."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        parts = [part for path in paths for part in self._read(path)]
-        first = parts[0]
-        hashes = np.concatenate([part.ids for part in parts])
-        self._record = first.followed_by(parts[1:])
+        manifests = [Manifest.load(path) for path in paths]
+        first, rows = manifests[0], sum(manifest.rows for manifest in manifests)
+        for other in manifests[1:]:
+            check_joinable(first.classes, first.k, other.classes, other.k)
+        for path, manifest in zip(paths, manifests, strict=True):
+            store.check_parts(path, manifest)
+        # Filled part by part: parts put together at the end would be there twice.
+        self._record = store.empty_record(replace(first, rows=rows))
+        hashes, start = np.empty(rows, np.uint64), 0
+        for part in (part for path in paths for part in store.read_parts(path)):
+            own = slice(start, start + len(part.ids))
+            hashes[own] = _hashes([str(key) for key in part.ids.tolist()])
+            for name in LABEL_COLUMNS:
+                getattr(self._record, name)[own] = getattr(part, name)
+            start = own.stop
         self._order = np.argsort(hashes)
         self._sorted = hashes[self._order]
         if (self._sorted[1:] == self._sorted[:-1]).any():
             raise InputError("The label stores share ids.")
-
-    @staticmethod
-    def _read(path: Path) -> Iterator[Record]:
-        manifest = Manifest.load(path)
-        for part in store.read_parts(path):
-            hashes = _hashes([str(key) for key in part.ids.tolist()])
-            yield replace(part, ids=hashes, teacher=manifest.teacher)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -174,8 +179,8 @@ class _LabelRows:
         """The labels of those ids that have one, in their order."""
         rows = self.find(ids)
         known = [key for key, row in zip(ids, rows.tolist(), strict=True) if row >= 0]
-        found = self._record.at(rows[rows >= 0])
-        return TeacherLabels(**{**vars(found), "ids": np.array(known, np.str_)})
+        columns = {name: getattr(self._record, name)[rows[rows >= 0]] for name in LABEL_COLUMNS}
+        return TeacherLabels(**{**vars(self._record), **columns, "ids": np.array(known, np.str_)})
 
 
 def _hashes(ids: Sequence[str]) -> np.ndarray:
