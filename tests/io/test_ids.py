@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisyteacher.io import ids
-from noisyteacher.io.ids import IdLookup, text_array
+from noisyteacher.io.ids import IdLookup, are_among, as_text, text_array
 
 NAMES = text_array(["b", "a", "ä", "", "a1"])
 
@@ -49,3 +49,14 @@ def test_texts_of_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
     # "c" has the hash of "a" alone; "b" and "a" share one.
     assert found(text_array(["a", "bb"]), text_array(["c", "bb", "a"])) == [-1, 1, 0]
     assert found(text_array(["a", "b"]), text_array(["c", "b", "a"])) == [-1, 1, 0]
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_ids_among_others(text: bool) -> None:
+    rng = np.random.default_rng(0)
+    wanted, others = rng.integers(0, 50, 40), rng.integers(0, 50, 20)
+    expected = [number in others.tolist() for number in wanted.tolist()]
+    if text:
+        wanted, others = as_text(wanted), as_text(others)
+    assert are_among(wanted, others).tolist() == expected
+    assert are_among(wanted, others[:0]).tolist() == [False] * len(wanted)

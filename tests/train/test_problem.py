@@ -9,7 +9,6 @@ from toy import NoisyViews
 
 from noisyteacher.core.errors import InputError, MissingIdsError, NoisyTeacherWarning
 from noisyteacher.data import Split
-from noisyteacher.io.ids import are_among, as_text
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import GoldOnly, SLaM, Vanilla, Weighted
 from noisyteacher.models import Linear
@@ -54,17 +53,6 @@ def test_gold_only_needs_no_labels() -> None:
 def test_missing_labels_are_named() -> None:
     with pytest.raises(MissingIdsError, match=r"row 9[0-9]"):
         problem().job("s", Vanilla(), labels(IDS[:90]))
-
-
-@pytest.mark.parametrize("text", [True, False])
-def test_ids_among_others(text: bool) -> None:
-    rng = np.random.default_rng(0)
-    ids, others = rng.integers(0, 50, 40), rng.integers(0, 50, 20)
-    expected = [number in others.tolist() for number in ids.tolist()]
-    if text:
-        ids, others = as_text(ids), as_text(others)
-    assert are_among(ids, others).tolist() == expected
-    assert are_among(ids, others[:0]).tolist() == [False] * len(ids)
 
 
 def test_labels_of_strangers_are_named_once() -> None:
