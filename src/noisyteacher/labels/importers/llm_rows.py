@@ -71,18 +71,30 @@ class LlmRows:
         self._names += names
         self._packed_labels.append(labels)
 
+    def add_clean(self, ids: npt.NDArray[Any], labels: npt.NDArray[np.int32]) -> None:
+        """The same for ids that are clean already."""
+        self.pack()
+        self._pack_ids(ids)
+        self._packed_labels.append(labels)
+
     def pack(self, at_least: int = 1) -> None:
         """Turn the rows added since the last time into arrays, if there are so many."""
         if len(self._names) < at_least:
             return
-        ids = clean_ids(self._names)
+        self._pack_ids(clean_ids(self._names))
+        self._packed_labels.append(np.array(self._labels, np.int32))
+        self._names, self._labels = [], []
+        self._pack_mass()
+
+    def _pack_ids(self, ids: npt.NDArray[Any]) -> None:
         if self._packed_ids and self._packed_ids[0].dtype.kind != ids.dtype.kind:
             raise InputError("ids must be all strings or all integers, got a mix of both.")
         self._packed_ids.append(ids)
-        self._packed_labels.append(np.array(self._labels, np.int32))
-        self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
         self._count += len(ids)
-        self._names, self._labels, self._mass = [], [], []
+
+    def _pack_mass(self) -> None:
+        self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
+        self._mass = []
 
     def __len__(self) -> int:
         return self._count + len(self._names)
@@ -99,6 +111,7 @@ class LlmRows:
         They are held no longer here. ``int_ids``: ids such as "17" are numbers.
         """
         self.pack()
+        self._pack_mass()
         ids, label = np.concatenate(self._packed_ids), np.concatenate(self._packed_labels)
         mass = np.concatenate(self._packed_mass)
         for packed in (self._packed_ids, self._packed_labels, self._packed_mass):

@@ -7,17 +7,16 @@ all the others takes longer than parsing the JSON. A function below gives exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-import orjson
+import pyarrow as pa
 
+from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
-_LONGEST = 256  # bytes of the first line: longer ones gain nothing by being parsed together
 # With one of these keys a row may be something else than an answer in a row of the user's own.
 _OTHER_SHAPES = frozenset(
     (
@@ -29,15 +28,17 @@ _LISTS = frozenset(("output", "content"))  # answers if they are text, another s
 
 _GEMINI = frozenset(("choices", "body", "outputs", "status_code"))
 
+_ID_TYPES = (pa.string(), pa.int64())
+
 UsualAnswer = tuple[Any, str, Any]  # id, text, model
 
 
 class UsualColumns(NamedTuple):
-    """The same of all rows of a block."""
+    """The same of all rows of a block, as arrays of Arrow."""
 
-    ids: list[Any]
-    texts: list[str]
-    models: set[Any]
+    ids: Any  # text or int64
+    texts: Any
+    models: Any
 
 
 def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
@@ -105,22 +106,17 @@ def plain_answer(row: dict[str, Any]) -> UsualAnswer | None:
     return (row[found[0]], text, row.get("model")) if type(text) is str else None
 
 
-def plain_columns(lines: Sequence[bytes]) -> UsualColumns | None:
-    """The same for lines that all have the same keys and are short, all at once."""
-    if len(lines[0]) > _LONGEST:
+def plain_columns(data: bytes) -> UsualColumns | None:
+    """The same for whole lines that differ in nothing but their values, all at once."""
+    rows = uniform_lines(data)
+    keys = () if rows is None else tuple(rows.schema.names)
+    found = _plain_keys(keys)
+    if found is None:
         return None
-    try:
-        rows = orjson.loads(b"[" + b",".join(lines) + b"]")
-        found = _plain_keys(tuple(rows[0]))
-        if found is None or len(rows) != len(lines) or len(set(map(len, rows))) != 1:
-            return None
-        columns = {key: list(map(itemgetter(key), rows)) for key in rows[0]}
-    except (KeyError, TypeError, orjson.JSONDecodeError):
-        return None
-    texts = columns[found[1]]
-    if set(map(type, texts)) != {str}:
-        return None
-    return UsualColumns(columns[found[0]], texts, set(columns.get("model", ())))
+    ids, texts = (rows.column(keys.index(key)) for key in found)
+    models = rows.column(keys.index("model")) if "model" in keys else pa.array([], pa.string())
+    usual = ids.type in _ID_TYPES and texts.type == models.type == pa.string()
+    return UsualColumns(ids, texts, models) if usual else None
 
 
 @cache
