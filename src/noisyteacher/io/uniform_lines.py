@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -146,12 +147,29 @@ def _numbers(texts: Any) -> Any:
 
 
 def _all_plain(texts: Any) -> bool:
-    """Whether each is one digit, a point and more digits, as in 0.25."""
+    """Whether each begins with a digit, a point and a digit, and what Arrow reads of it is JSON.
+
+    Arrow would read "5." and "007" too, but nothing else that JSON has not. Exponents have to be
+    negative, so that no number is too large.
+    """
     _, ends, signs = texts.buffers()
     places = np.frombuffer(ends, np.int32)[texts.offset :][: len(texts) + 1]
-    inside = np.frombuffer(signs, np.uint8)[places[0] : places[-1]]
-    points = np.count_nonzero(inside == ord("."))
-    digits = np.count_nonzero(inside - np.uint8(ord("0")) < 10)  # signs below 0 become large ones
-    if points != len(texts) or points + digits != len(inside) or np.diff(places).min() < 3:
+    if np.diff(places).min() < 3:
         return False
-    return bool((inside[places[:-1] - places[0] + 1] == ord(".")).all())
+    inside = np.frombuffer(signs, np.uint8)
+    first, point, second = (inside[places[:-1] + number] for number in range(3))
+    inside = inside[places[0] : places[-1]]
+    digits, points, *exponents = (
+        np.count_nonzero(mask) for mask in (_digit(inside), *(inside == ord(s) for s in ".e-"))
+    )
+    return bool(
+        points == len(texts)
+        and digits + points + sum(exponents) == len(inside)
+        and exponents[0] == exponents[1]
+        and (point == ord(".")).all()
+        and (_digit(first) & _digit(second)).all()
+    )
+
+
+def _digit(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    return signs - np.uint8(ord("0")) < 10  # what is below "0" becomes large

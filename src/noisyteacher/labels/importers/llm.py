@@ -46,6 +46,7 @@ from noisyteacher.labels.importers.usual_lines import (
     UsualAnswer,
     UsualColumns,
     plain_columns,
+    plain_lists,
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
@@ -206,7 +207,7 @@ class _Reader:
                 if self._ids is not None or self._unusual > 0:
                     self._read_lines(block, path)
                 else:
-                    self._read_usual(block, path)
+                    self._read_block(block, path)
                 self._unusual -= 1
                 self._rows.pack(_PACKED_ROWS)
                 if on_block is not None:
@@ -220,6 +221,16 @@ class _Reader:
                 self._lines += 1
                 self._read_line(line, path, number)
 
+    def _read_block(self, block: LineBlock, path: Path) -> None:
+        """The same for lines of which most are usual ones."""
+        columns = plain_lists(block.lines)
+        if columns is None:
+            self._read_usual(block, path)
+        else:
+            self._lines += len(block.lines)
+            self._models |= columns.models
+            self._add(columns.ids, columns.texts, block, path)
+
     def _read_columns(self, columns: UsualColumns, raw: RawLines, path: Path) -> None:
         """The same for all lines at once; every different answer is read once."""
         answers = columns.texts.dictionary_encode()
@@ -227,7 +238,7 @@ class _Reader:
         labels = np.fromiter(numbers, np.int32)[answers.indices.to_numpy()]
         ids, kept = columns.ids.to_numpy(zero_copy_only=False), labels >= 0
         self._lines += len(ids)
-        self._models.update(columns.models.unique().to_pylist())
+        self._models |= columns.models
         self._rows.add_clean(*((ids, labels) if kept.all() else (ids[kept], labels[kept])))
         lines = [] if kept.all() else raw.data.split(b"\n")
         for place in np.flatnonzero(~kept).tolist():

@@ -7,12 +7,15 @@ all the others takes longer than parsing the JSON. A function below gives exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 
+from noisyteacher.io.formats import SHORT_LINE
 from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
@@ -34,11 +37,11 @@ UsualAnswer = tuple[Any, str, Any]  # id, text, model
 
 
 class UsualColumns(NamedTuple):
-    """The same of all rows of a block, as arrays of Arrow."""
+    """The same of all rows of a block, as lists or as arrays of Arrow."""
 
-    ids: Any  # text or int64
+    ids: Any
     texts: Any
-    models: Any
+    models: set[Any]
 
 
 def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
@@ -115,8 +118,27 @@ def plain_columns(data: bytes) -> UsualColumns | None:
         return None
     ids, texts = (rows.column(keys.index(key)) for key in found)
     models = rows.column(keys.index("model")) if "model" in keys else pa.array([], pa.string())
-    usual = ids.type in _ID_TYPES and texts.type == models.type == pa.string()
-    return UsualColumns(ids, texts, models) if usual else None
+    if ids.type not in _ID_TYPES or not texts.type == models.type == pa.string():
+        return None
+    return UsualColumns(ids, texts, set(models.unique().to_pylist()))
+
+
+def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
+    """The same for short lines with the same keys, whatever else they differ in."""
+    if len(lines[0]) > SHORT_LINE:
+        return None
+    try:
+        rows = orjson.loads(b"[" + b",".join(lines) + b"]")
+        found = _plain_keys(tuple(rows[0]))
+        if found is None or len(rows) != len(lines) or len(set(map(len, rows))) != 1:
+            return None
+        columns = {key: list(map(itemgetter(key), rows)) for key in rows[0]}
+    except (KeyError, TypeError, orjson.JSONDecodeError):
+        return None
+    texts = columns[found[1]]
+    if set(map(type, texts)) != {str}:
+        return None
+    return UsualColumns(columns[found[0]], texts, set(columns.get("model", ())))
 
 
 @cache
