@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import noisyteacher.io.user_tables as user_tables
 import noisyteacher.labels.importers.usual_lines as usual_lines
 from noisyteacher.core.errors import InputError
+from noisyteacher.io.ids import text_hashes
 from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.labels.importers import import_llm, import_table, parse_classes
 
@@ -143,6 +145,13 @@ def test_an_odd_line_is_read_rightly_or_not_at_all(rows: list[dict[str, Any]], p
         assert not check_columns(data.replace(b"r-1", b"r-" + odd, 1)) or b"r-1" not in data
 
 
+def test_two_wrong_lines_do_not_make_up_for_each_other() -> None:
+    usual = '{"id": "r-1", "label": "Positive"}'
+    wrong = ('{"id": ", "label": "Positive"}', '{"id": "a"b", "label": "Positive"}')
+    assert uniform_lines(joined([usual, *wrong])) is None
+    assert uniform_lines(joined([usual, usual + usual, "", usual])) is None
+
+
 @pytest.mark.parametrize("place", [0, 1, 4])
 def test_an_odd_number_is_read_rightly_or_not_at_all(place: int) -> None:
     read = 0
@@ -245,3 +254,36 @@ def test_an_import_is_the_same_without_columns(
             expected = outcomes()
         for content, found, wanted in zip(files, outcomes(), expected, strict=True):
             assert found == wanted, content
+
+
+def test_hashes_of_texts_do_not_depend_on_the_texts_beside_them() -> None:
+    texts = ["", "a", "b", "größe", "数" * 5, "request-1", "request-2", "x" * 64, "a\0b"]
+    together = text_hashes(pa.array(texts))
+    assert together is not None
+    assert len(set(together.tolist())) == len(texts)
+    for number, text in enumerate(texts):
+        alone = text_hashes(pa.array([text]))
+        assert alone is not None
+        assert alone[0] == together[number]
+    assert text_hashes(pa.array(["a", "x" * 65])) is None
+
+
+def test_numbered_ids_have_hashes_of_their_own() -> None:
+    hashes = text_hashes(pa.array([f"request-{number}" for number in range(100_000)]))
+    assert hashes is not None
+    assert len(np.unique(hashes)) == len(np.unique(hashes.astype(np.uint64) >> 16)) == 100_000
+
+
+@pytest.mark.parametrize("long", [0, 100])
+def test_one_id_in_several_blocks_becomes_one_row(
+    long: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisyteacher.io.formats._RAW_BYTES", 100)
+    names = ["a", "b" * 20, *(f"r-{number}" for number in range(30)), "c" * long, "a", "b" * 20]
+    rows = [{"id": name, "label": "Positive"} for name in names] + [{"id": "d", "label": "?"}] * 3
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = import_llm([path], CLASSES)
+    assert done.repeated == 2
+    assert done.labels.ids.tolist() == names[:-2]
+    assert sum(done.rejected.values()) == 3

@@ -158,19 +158,19 @@ def line_blocks(path: Path) -> Iterator[LineBlock]:
 
     A file whose name ends in ``.gz`` is unpacked on the way.
     """
-    for raw in raw_lines(path):
+    for raw in raw_lines(path, _BLOCK_BYTES):
         yield from raw.blocks()
 
 
-def raw_lines(path: Path) -> Iterator[RawLines]:
-    """The same; where the first line is short, many lines at a time and not yet cut."""
+def raw_lines(path: Path, size: int | None = None) -> Iterator[RawLines]:
+    """The same; where the first line is short, ``size`` bytes at a time and not yet cut."""
     number = 1
     check_name(path)
     with _open(path) as file:
         try:
             start, read = _reader_after_mark(file, path)
             if 0 <= start.find(b"\n") <= SHORT_LINE:
-                while data := file.read(_RAW_BYTES):
+                while data := file.read(size or _RAW_BYTES):
                     data += file.readline()
                     yield RawLines(number, data, [])
                     number += int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))

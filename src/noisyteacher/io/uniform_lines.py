@@ -58,7 +58,8 @@ def uniform_lines(data: bytes) -> Any:
         cut = _cut_at_commas(data, len(pieces))
         if not _no_other_signs(data, first, len(cut)):
             return None
-        texts = [_inner(column, piece) for column, piece in zip(cut.columns, pieces, strict=True)]
+        chunks = [chunk for column in cut.columns for chunk in column.chunks]  # one of each
+        texts = [_inner(chunk, piece) for chunk, piece in zip(chunks, pieces, strict=True)]
         values = iter(texts)
         columns = [_column(value, values) for value in row.values()]
         return pa.RecordBatch.from_arrays(columns, list(row))
@@ -114,7 +115,6 @@ def _no_other_signs(data: bytes, first: bytes, lines: int) -> bool:
 def _inner(column: Any, piece: _Piece) -> Any:
     """The texts between what stands before and after them in every line."""
     around = len(piece.before) + len(piece.after)
-    column = column.combine_chunks()
     same = pc.and_(pc.starts_with(column, piece.before), pc.ends_with(column, piece.after))
     if not pc.all(same).as_py() or pc.min(pc.binary_length(column)).as_py() < around:
         raise ValueError("another line")

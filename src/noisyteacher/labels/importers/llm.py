@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
 from orjson import loads
 
 from noisyteacher.core.errors import InputError, first_few
@@ -236,10 +237,12 @@ class _Reader:
         answers = columns.texts.dictionary_encode()
         numbers = map(self._label_numbers.__getitem__, answers.dictionary.to_pylist())
         labels = np.fromiter(numbers, np.int32)[answers.indices.to_numpy()]
-        ids, kept = columns.ids.to_numpy(zero_copy_only=False), labels >= 0
+        ids, kept = columns.ids, labels >= 0
         self._lines += len(ids)
         self._models |= columns.models
-        self._rows.add_clean(*((ids, labels) if kept.all() else (ids[kept], labels[kept])))
+        if not kept.all():
+            ids, labels = ids.filter(pa.array(kept)), labels[kept]
+        self._rows.add_column(ids, labels)
         lines = [] if kept.all() else raw.data.split(b"\n")
         for place in np.flatnonzero(~kept).tolist():
             self._read_line(lines[place], path, raw.first + place)

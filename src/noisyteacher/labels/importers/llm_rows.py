@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling
-from noisyteacher.io.ids import clean_ids, repeated_ids, whole_numbers
+from noisyteacher.io.ids import clean_ids, repeated_ids, text_hashes, whole_numbers
 
 _LONGEST_ANSWER = 500
 
@@ -46,6 +47,7 @@ class LlmRows:
         self._packed_ids: list[npt.NDArray[Any]] = []
         self._packed_labels: list[npt.NDArray[np.int32]] = []
         self._packed_mass: list[npt.NDArray[np.float32]] = []
+        self._hashes: list[npt.NDArray[np.int64] | None] = []  # of packed ids, where known
         self._count = self._different = 0
 
     def keep(self, mass: list[float]) -> int:
@@ -71,10 +73,13 @@ class LlmRows:
         self._names += names
         self._packed_labels.append(labels)
 
-    def add_clean(self, ids: npt.NDArray[Any], labels: npt.NDArray[np.int32]) -> None:
-        """The same for ids that are clean already."""
+    def add_column(self, names: Any, labels: npt.NDArray[np.int32]) -> None:
+        """The same for names that are an Arrow array of texts without a NUL, or of integers."""
+        if not len(labels):
+            return
         self.pack()
-        self._pack_ids(ids)
+        text = pa.types.is_string(names.type)
+        self._pack_ids(names.to_numpy(zero_copy_only=False), text_hashes(names) if text else None)
         self._packed_labels.append(labels)
 
     def pack(self, at_least: int = 1) -> None:
@@ -86,10 +91,11 @@ class LlmRows:
         self._names, self._labels = [], []
         self._pack_mass()
 
-    def _pack_ids(self, ids: npt.NDArray[Any]) -> None:
+    def _pack_ids(self, ids: npt.NDArray[Any], hashes: npt.NDArray[np.int64] | None = None) -> None:
         if self._packed_ids and self._packed_ids[0].dtype.kind != ids.dtype.kind:
             raise InputError("ids must be all strings or all integers, got a mix of both.")
         self._packed_ids.append(ids)
+        self._hashes.append(hashes)
         self._count += len(ids)
 
     def _pack_mass(self) -> None:
@@ -116,10 +122,12 @@ class LlmRows:
         mass = np.concatenate(self._packed_mass)
         for packed in (self._packed_ids, self._packed_labels, self._packed_mass):
             packed.clear()
+        known = [part for part in self._hashes if part is not None and not int_ids]
+        hashes = np.concatenate(known) if known and len(known) == len(self._hashes) else None
         if int_ids:
             ids = whole_numbers(ids)
         repeats = 0
-        if repeated_ids(ids):
+        if repeated_ids(ids, hashes):
             first: dict[Any, int] = {}
             group = np.array([first.setdefault(name, len(first)) for name in ids.tolist()])
             counts = np.bincount(group)
