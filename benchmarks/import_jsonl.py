@@ -5,7 +5,8 @@
 Each shape: chat completions with top-20 log-probabilities (one or five tokens an answer), a batch
 without, a batch of Anthropic's, and rows of an id with a label or with probabilities. The rivals do
 less: `json.loads` and `orjson.loads` of every line, nothing kept. The importer parses, finds the
-classes, checks ids and saves the store. All run in one process on one core. Times are processor
+classes, checks ids and saves the store. All run on one core, each shape in a process of its own, as
+an import does: in memory that other shapes have used, ids lie scattered. Times are processor
 seconds, the best of `--repeats` in turns, so that a busy machine counts little.
 """
 
@@ -14,12 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -170,7 +172,7 @@ def import_and_save(path: Path, store: Path) -> int:
     return lines
 
 
-def measured(path: Path, folder: Path, repeats: int) -> Iterator[dict[str, object]]:
+def measured(path: Path, folder: Path, repeats: int) -> list[dict[str, object]]:
     runs: dict[str, Callable[[], int]] = {
         "json.loads only": lambda: only_parse(path, json.loads),
         "orjson.loads only": lambda: only_parse(path, orjson.loads),
@@ -183,8 +185,8 @@ def measured(path: Path, folder: Path, repeats: int) -> Iterator[dict[str, objec
             began = time.process_time()
             lines = run()
             best[name] = min(best[name], time.process_time() - began)
-    for name, seconds in best.items():
-        yield {
+    return [
+        {
             "program": name,
             "lines": lines,
             "bytes_per_line": round(path.stat().st_size / lines),
@@ -192,6 +194,8 @@ def measured(path: Path, folder: Path, repeats: int) -> Iterator[dict[str, objec
             "times_orjson_only": round(seconds / best["orjson.loads only"], 2),
             "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
+        for name, seconds in best.items()
+    ]
 
 
 def main() -> None:
@@ -208,7 +212,9 @@ def main() -> None:
         path = Path(name) / "answers.jsonl"
         for shape in args.shapes:
             write_lines(path, round(args.lines * SHAPES[shape]), shape)
-            for row in measured(path, Path(name), args.repeats):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                of_shape = pool.apply(measured, (path, Path(name), args.repeats))
+            for row in of_shape:
                 row = {"shape": shape, **row}
                 print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
                 rows.append(row | this_machine())

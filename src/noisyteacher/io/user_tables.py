@@ -6,7 +6,7 @@ an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -33,9 +33,10 @@ from noisyteacher.io.formats import (
     is_table,
     is_untyped,
     kind_of,
-    line_blocks,
     no_garbage,
+    raw_lines,
 )
+from noisyteacher.io.uniform_lines import uniform_lines
 
 # How a message calls the values of JSON.
 _JSON_KINDS = {
@@ -228,7 +229,7 @@ def _read_json_lines(path: Path, id_columns: Sequence[str]) -> Any:
     columns: dict[str, _JsonColumn] = {}
     count = 0
     with no_garbage():
-        for rows in _json_objects(path):
+        for rows in _json_rows(path, read_alike=uniform_lines):
             by_name = _by_name(rows)
             for name in by_name:
                 columns.setdefault(name, _JsonColumn(count))
@@ -250,8 +251,10 @@ def _read_json_lines(path: Path, id_columns: Sequence[str]) -> Any:
     return pa.table(whole)
 
 
-def _by_name(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def _by_name(rows: Any) -> dict[str, Any]:
     """The values of every key that one of the rows has."""
+    if isinstance(rows, pa.RecordBatch):
+        return dict(zip(rows.schema.names, rows.columns, strict=True))
     with suppress(KeyError):
         if set(map(len, rows)) == {len(rows[0])}:
             return {name: list(map(itemgetter(name), rows)) for name in rows[0]}
@@ -267,7 +270,11 @@ class _JsonColumn:
         self._error: Exception | None = None
         self.kinds: dict[str, None] = {}  # of values, as messages call them
 
-    def add(self, values: list[Any]) -> None:
+    def add(self, values: Any) -> None:
+        if isinstance(values, pa.Array):
+            self._arrays.append(values)
+            self.kinds |= {_JSON_KINDS[type(values[0].as_py())]: None}
+            return
         kinds = (_JSON_KINDS[type(value)] for value in values if value is not None)
         try:
             self._arrays.append(_json_array(values))
@@ -305,15 +312,23 @@ def _json_array(values: list[Any]) -> Any:
     return pa.StructArray.from_arrays(list(map(pa.array, by_name)), names=list(first))
 
 
-def _json_objects(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The rows, some thousand at a time, or fewer long ones."""
+def _json_rows(path: Path, read_alike: Callable[[bytes], Any] = lambda data: None) -> Iterator[Any]:
+    """The rows, some thousand at a time, or fewer long ones.
+
+    Where ``read_alike`` gives the columns of some lines, these are handed on as they are.
+    """
     rows: list[dict[str, Any]] = []
     size = 0
-    for block in line_blocks(path):
-        rows += _parsed_at_once(block.lines) or _parsed_one_by_one(block, path)
-        size += sum(map(len, block.lines))
-        if len(rows) > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
-            yield rows
+    for raw in raw_lines(path):
+        columns = read_alike(raw.data)
+        for block in () if columns is not None else raw.blocks():
+            rows += _parsed_at_once(block.lines) or _parsed_one_by_one(block, path)
+            size += sum(map(len, block.lines))
+            if len(rows) > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
+                yield rows
+                rows, size = [], 0
+        if columns is not None:
+            yield from filter(None, (rows, columns))
             rows, size = [], 0
     if rows:
         yield rows
@@ -402,7 +417,7 @@ def table_blocks(
                 for batch in file.iter_batches(_LINES_AT_ONCE):
                     yield pa.Table.from_batches([batch])
         elif kind in JSON_LINES:
-            for rows in _json_objects(path):
+            for rows in _json_rows(path):
                 yield pa.Table.from_pylist(rows)
         else:
             parsing = pa_csv.ParseOptions(

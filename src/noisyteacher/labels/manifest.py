@@ -220,8 +220,8 @@ class RowHashes:
             self._extras = {name: hashlib.sha256() for name in record.extras}
         if len(record.ids):
             # The ids as one JSON list, which keeps "1" and 1 apart.
-            listed = orjson.dumps(record.ids.tolist())[1:-1]
-            self._ids.update(b"," + listed if self._rows else listed)
+            self._ids.update(b"," if self._rows else b"")
+            self._ids.update(memoryview(orjson.dumps(record.ids.tolist()))[1:-1])
         for name, digest in self._columns.items():
             digest.update(_bytes_of(getattr(record, name)))
         for name, digest in self._extras.items():

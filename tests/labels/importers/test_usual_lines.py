@@ -13,7 +13,11 @@ import pytest
 from noisyteacher.labels.importers import import_llm, parse_classes
 from noisyteacher.labels.importers.answer_lines import SHAPE_ERRORS
 from noisyteacher.labels.importers.responses import BadLineError, Response, read_response
-from noisyteacher.labels.importers.usual_lines import USUAL_ANSWERS, plain_columns
+from noisyteacher.labels.importers.usual_lines import (
+    USUAL_ANSWERS,
+    plain_columns,
+    plain_lists,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NEWS = parse_classes("World,Sports,Business,Sci/Tech")
@@ -125,19 +129,22 @@ def test_a_file_is_read_alike_with_and_without_the_short_way(
 
     short = imported()
     monkeypatch.setattr(llm, "_LINE_BY_LINE", 1 << 30)
-    monkeypatch.setattr(llm, "plain_columns", lambda lines: None)
+    monkeypatch.setattr(llm, "plain_columns", lambda data: None)
+    monkeypatch.setattr(llm, "plain_lists", lambda lines: None)
     monkeypatch.setattr(llm, "USUAL_ANSWERS", (lambda row: None,))
     assert imported() == short
 
 
 def test_columns_are_for_rows_with_the_same_keys_and_texts() -> None:
     rows = [{"id": f"a{number}", "answer": "Sports", "model": "m"} for number in range(100)]
-    lines = [json.dumps(row).encode() for row in rows]
-    columns = plain_columns(lines)
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    columns = plain_columns(data)
     assert columns is not None
-    assert columns.ids == [row["id"] for row in rows]
-    assert set(columns.texts) == {"Sports"}
+    assert columns.ids.to_pylist() == [row["id"] for row in rows]
+    assert set(columns.texts.to_pylist()) == {"Sports"}
     assert columns.models == {"m"}
+    lines = data.splitlines()
+    assert plain_lists(lines) == (columns.ids.to_pylist(), ["Sports"] * 100, {"m"})
     odd: list[Any] = [
         {"id": "b", "answer": "Sports"},
         {"id": "b", "answer": 1, "model": "m"},
@@ -147,6 +154,17 @@ def test_columns_are_for_rows_with_the_same_keys_and_texts() -> None:
         7,
     ]
     for row in odd:
-        assert plain_columns([*lines, json.dumps(row).encode()]) is None
-    for line in (b"", b"{", b'{"id": 1}, {"id": 2}'):
-        assert plain_columns([*lines, line]) is None
+        assert plain_columns(data + json.dumps(row).encode() + b"\n") is None
+        assert plain_lists([*lines, json.dumps(row).encode()]) is None
+    for line in (b"\n", b"{\n", b'{"id": 1}, {"id": 2}\n'):
+        assert plain_columns(data + line) is None
+        assert plain_lists([*lines, line]) is None
+    others = (
+        {"id": 0.5, "answer": "Sports"},
+        {"id": "b", "answer": 1},
+        {"id": "b", "answer": "Sports", "model": 1},
+        {"id": "b", "answer": "Sports", "error": "x"},
+        {"answer": "Sports", "model": "m"},
+    )
+    for other in others:
+        assert plain_columns(json.dumps(other).encode() + b"\n") is None

@@ -17,12 +17,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
 from orjson import loads
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
-from noisyteacher.io.formats import LineBlock, kind_of, line_blocks, name_files, no_garbage
+from noisyteacher.io.formats import (
+    LineBlock,
+    RawLines,
+    kind_of,
+    name_files,
+    no_garbage,
+    raw_lines,
+)
 from noisyteacher.labels.importers.answer_lines import (
     LONGEST_REMEMBERED,
     SHAPE_ERRORS,
@@ -37,7 +45,9 @@ from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineEr
 from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
     UsualAnswer,
+    UsualColumns,
     plain_columns,
+    plain_lists,
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
@@ -139,7 +149,7 @@ def write_synonyms(path: Path, classes: ClassAnswers, unmatched: dict[str, int])
     write_atomic(path, content + b"\n")
 
 
-def _blocks(path: Path) -> Iterator[LineBlock]:
+def _blocks(path: Path) -> Iterator[RawLines]:
     """The lines of a file; a ``.json`` file may be one response, or a list of them."""
     if kind_of(path) == ".json":
         try:
@@ -152,9 +162,9 @@ def _blocks(path: Path) -> Iterator[LineBlock]:
             plain = any(isinstance(value.get(key), str) for key in PLAIN_KEYS) and "id" in value
             value = [value if own or plain else {"custom_id": path.stem, **value}]
         if isinstance(value, list):
-            yield LineBlock(1, list(map(orjson.dumps, value)))
+            yield RawLines(1, b"", list(map(orjson.dumps, value)))
             return
-    yield from line_blocks(path)
+    yield from raw_lines(path)
 
 
 class _Reader:
@@ -187,15 +197,22 @@ class _Reader:
 
     def read(self, path: Path, on_block: Callable[[int, int], None] | None) -> None:
         before = self._lines
-        for block in _blocks(path):
-            if self._ids is not None or self._unusual > 0:
-                self._read_lines(block, path)
-            else:
-                self._read_block(block, path)
-            self._unusual -= 1
-            self._rows.pack(_PACKED_ROWS)
-            if on_block is not None:
-                on_block(sum(map(len, block.lines)), len(block.lines))
+        for raw in _blocks(path):
+            columns = plain_columns(raw.data) if self._ids is None else None
+            if columns is not None:
+                self._read_columns(columns, raw, path)
+                if on_block is not None:
+                    on_block(len(raw.data), len(columns.ids))
+                continue
+            for block in raw.blocks():
+                if self._ids is not None or self._unusual > 0:
+                    self._read_lines(block, path)
+                else:
+                    self._read_block(block, path)
+                self._unusual -= 1
+                self._rows.pack(_PACKED_ROWS)
+                if on_block is not None:
+                    on_block(sum(map(len, block.lines)), len(block.lines))
         if self._lines == before:
             raise InputError(f"{path} is empty.")
 
@@ -207,13 +224,28 @@ class _Reader:
 
     def _read_block(self, block: LineBlock, path: Path) -> None:
         """The same for lines of which most are usual ones."""
-        columns = plain_columns(block.lines)
+        columns = plain_lists(block.lines)
         if columns is None:
             self._read_usual(block, path)
         else:
             self._lines += len(block.lines)
             self._models |= columns.models
             self._add(columns.ids, columns.texts, block, path)
+
+    def _read_columns(self, columns: UsualColumns, raw: RawLines, path: Path) -> None:
+        """The same for all lines at once; every different answer is read once."""
+        answers = columns.texts.dictionary_encode()
+        numbers = map(self._label_numbers.__getitem__, answers.dictionary.to_pylist())
+        labels = np.fromiter(numbers, np.int32)[answers.indices.to_numpy()]
+        ids, kept = columns.ids, labels >= 0
+        self._lines += len(ids)
+        self._models |= columns.models
+        if not kept.all():
+            ids, labels = ids.filter(pa.array(kept)), labels[kept]
+        self._rows.add_column(ids, labels)
+        lines = [] if kept.all() else raw.data.split(b"\n")
+        for place in np.flatnonzero(~kept).tolist():
+            self._read_line(lines[place], path, raw.first + place)
 
     def _read_usual(self, block: LineBlock, path: Path) -> None:
         """Lines one by one, without the detours that the others need."""

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling
-from noisyteacher.io.ids import clean_ids, repeated_ids, whole_numbers
+from noisyteacher.io.ids import clean_ids, repeated_ids, text_hashes, whole_numbers
 
 _LONGEST_ANSWER = 500
 
@@ -46,6 +47,7 @@ class LlmRows:
         self._packed_ids: list[npt.NDArray[Any]] = []
         self._packed_labels: list[npt.NDArray[np.int32]] = []
         self._packed_mass: list[npt.NDArray[np.float32]] = []
+        self._hashes: list[npt.NDArray[np.int64] | None] = []  # of packed ids, where known
         self._count = self._different = 0
 
     def keep(self, mass: list[float]) -> int:
@@ -71,18 +73,34 @@ class LlmRows:
         self._names += names
         self._packed_labels.append(labels)
 
+    def add_column(self, names: Any, labels: npt.NDArray[np.int32]) -> None:
+        """The same for names that are an Arrow array of texts without a NUL, or of integers."""
+        if not len(labels):
+            return
+        self.pack()
+        text = pa.types.is_string(names.type)
+        self._pack_ids(names.to_numpy(zero_copy_only=False), text_hashes(names) if text else None)
+        self._packed_labels.append(labels)
+
     def pack(self, at_least: int = 1) -> None:
         """Turn the rows added since the last time into arrays, if there are so many."""
         if len(self._names) < at_least:
             return
-        ids = clean_ids(self._names)
+        self._pack_ids(clean_ids(self._names))
+        self._packed_labels.append(np.array(self._labels, np.int32))
+        self._names, self._labels = [], []
+        self._pack_mass()
+
+    def _pack_ids(self, ids: npt.NDArray[Any], hashes: npt.NDArray[np.int64] | None = None) -> None:
         if self._packed_ids and self._packed_ids[0].dtype.kind != ids.dtype.kind:
             raise InputError("ids must be all strings or all integers, got a mix of both.")
         self._packed_ids.append(ids)
-        self._packed_labels.append(np.array(self._labels, np.int32))
-        self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
+        self._hashes.append(hashes)
         self._count += len(ids)
-        self._names, self._labels, self._mass = [], [], []
+
+    def _pack_mass(self) -> None:
+        self._packed_mass.append(np.array(self._mass, np.float32).reshape(-1, self._classes))
+        self._mass = []
 
     def __len__(self) -> int:
         return self._count + len(self._names)
@@ -99,14 +117,17 @@ class LlmRows:
         They are held no longer here. ``int_ids``: ids such as "17" are numbers.
         """
         self.pack()
+        self._pack_mass()
         ids, label = np.concatenate(self._packed_ids), np.concatenate(self._packed_labels)
         mass = np.concatenate(self._packed_mass)
         for packed in (self._packed_ids, self._packed_labels, self._packed_mass):
             packed.clear()
+        known = [part for part in self._hashes if part is not None and not int_ids]
+        hashes = np.concatenate(known) if known and len(known) == len(self._hashes) else None
         if int_ids:
             ids = whole_numbers(ids)
         repeats = 0
-        if repeated_ids(ids):
+        if repeated_ids(ids, hashes):
             first: dict[Any, int] = {}
             group = np.array([first.setdefault(name, len(first)) for name in ids.tolist()])
             counts = np.bincount(group)

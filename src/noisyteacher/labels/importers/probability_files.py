@@ -361,7 +361,8 @@ def _class_table(objects: Any, column: str, where: str) -> Any:
     odd = [name for name, part in fields.items() if not _numeric(part.type)]
     if odd:
         raise InputError(f"{where}: {column!r} holds no numbers for {first_few(odd)}.")
-    return pa.table({n: part.cast(pa.float64()).fill_null(0.0) for n, part in fields.items()})
+    columns = {name: part.cast(pa.float64()) for name, part in fields.items()}
+    return pa.table({n: p.fill_null(0.0) if p.null_count else p for n, p in columns.items()})
 
 
 def _numeric(kind: Any) -> bool:

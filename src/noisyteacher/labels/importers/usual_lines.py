@@ -13,11 +13,13 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
+import pyarrow as pa
 
+from noisyteacher.io.formats import SHORT_LINE
+from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
-_LONGEST = 256  # bytes of the first line: longer ones gain nothing by being parsed together
 # With one of these keys a row may be something else than an answer in a row of the user's own.
 _OTHER_SHAPES = frozenset(
     (
@@ -29,14 +31,16 @@ _LISTS = frozenset(("output", "content"))  # answers if they are text, another s
 
 _GEMINI = frozenset(("choices", "body", "outputs", "status_code"))
 
+_ID_TYPES = (pa.string(), pa.int64())
+
 UsualAnswer = tuple[Any, str, Any]  # id, text, model
 
 
 class UsualColumns(NamedTuple):
-    """The same of all rows of a block."""
+    """The same of all rows of a block, as lists or as arrays of Arrow."""
 
-    ids: list[Any]
-    texts: list[str]
+    ids: Any
+    texts: Any
     models: set[Any]
 
 
@@ -105,9 +109,23 @@ def plain_answer(row: dict[str, Any]) -> UsualAnswer | None:
     return (row[found[0]], text, row.get("model")) if type(text) is str else None
 
 
-def plain_columns(lines: Sequence[bytes]) -> UsualColumns | None:
-    """The same for lines that all have the same keys and are short, all at once."""
-    if len(lines[0]) > _LONGEST:
+def plain_columns(data: bytes) -> UsualColumns | None:
+    """The same for whole lines that differ in nothing but their values, all at once."""
+    rows = uniform_lines(data)
+    keys = () if rows is None else tuple(rows.schema.names)
+    found = _plain_keys(keys)
+    if found is None:
+        return None
+    ids, texts = (rows.column(keys.index(key)) for key in found)
+    models = rows.column(keys.index("model")) if "model" in keys else pa.array([], pa.string())
+    if ids.type not in _ID_TYPES or not texts.type == models.type == pa.string():
+        return None
+    return UsualColumns(ids, texts, set(models.unique().to_pylist()))
+
+
+def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
+    """The same for short lines with the same keys, whatever else they differ in."""
+    if len(lines[0]) > SHORT_LINE:
         return None
     try:
         rows = orjson.loads(b"[" + b",".join(lines) + b"]")
