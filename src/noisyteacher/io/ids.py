@@ -102,13 +102,13 @@ def repeated_ids(ids: npt.NDArray[Any], hashes: npt.NDArray[np.int64] | None = N
     """The ids that stand there more than once; ``hashes`` are those of ``text_hashes``, if any."""
     if is_text(ids):
         # A sort of hashes is faster than a set, and needs less memory.
-        if not len(_repeated(_text_hashes(ids) if hashes is None else hashes)):
+        if not len(_repeated(_python_hashes(ids) if hashes is None else hashes)):
             return []
         return [name for name, count in Counter(ids.tolist()).items() if count > 1]
     return list(np.unique(_repeated(ids)).tolist())
 
 
-def _text_hashes(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _python_hashes(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """(n,) hashes, which differ from process to process."""
     return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
 
@@ -181,7 +181,7 @@ class IdLookup:
         if self._text and len(ids) <= _FEW:
             self._row_of = _dictionary(ids)
             return
-        keys = _text_hashes(ids) if self._text else ids
+        keys = _python_hashes(ids) if self._text else ids
         self._order = np.argsort(keys, kind="stable")
         self._sorted = keys[self._order]
         if self._text and (self._sorted[1:] == self._sorted[:-1]).any():
@@ -195,7 +195,7 @@ class IdLookup:
         if self._row_of is not None:
             rows = map(self._row_of.get, ids.tolist(), [-1] * len(ids))
             return np.fromiter(rows, np.int64, len(ids))
-        keys = _text_hashes(ids) if self._text else ids
+        keys = _python_hashes(ids) if self._text else ids
         place = _places(self._sorted, keys)
         np.minimum(place, len(self._sorted) - 1, out=place)
         found = np.where(self._sorted[place] == keys, self._order[place], -1)
