@@ -45,7 +45,7 @@ def test_of_a_repeated_text_the_last_row_counts() -> None:
 
 def test_texts_of_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "_FEW", 0)
-    monkeypatch.setattr(ids, "_text_hashes", lambda all_ids: np.array([len(i) for i in all_ids]))
+    monkeypatch.setattr(ids, "_python_hashes", lambda all_ids: np.array([len(i) for i in all_ids]))
     # "c" has the hash of "a" alone; "b" and "a" share one.
     assert found(text_array(["a", "bb"]), text_array(["c", "bb", "a"])) == [-1, 1, 0]
     assert found(text_array(["a", "b"]), text_array(["c", "b", "a"])) == [-1, 1, 0]
