@@ -35,10 +35,11 @@ from noisyteacher.train.solver import LinearFit, is_solvable
 
 FOLDS = 5
 FEW_ROWS, REPEATS = 50, 3  # fewer gold rows than this are cross-fitted several times
-# Pool rows on which candidates are compared, and those of pools on disk; the refit uses all. With
-# fewer, the stated accuracy is too low: of 24 500 reviews (2 classes, 500 gold rows, a teacher that
-# is right on 79%) 5 000 gave 73.3%, 10 000 73.5% and all of them 77.2%, where the returned student
-# had 76.0 to 76.4% on a test set.
+# Pool rows on which candidates are compared, and those of pools on disk; the refit uses all.
+# Students of fewer rows are worse than the returned one, so what they state is likely too low. Seen
+# once, with 24 500 reviews, 500 gold rows and a simulated teacher: two draws of 5 000 rows stated
+# 71.9 and 73.3%, one of 10 000 73.5%, all of them 77.2%, with 76.0 to 76.4% on a test set. More
+# than 20 000 would take too long by default.
 POOL_FOR_COMPARISON, STREAMED_FOR_COMPARISON = 20_000, 5_000
 _MANY_CLASSES = 5  # beyond these, students take longer to solve, and rows are fewer
 GOLD_STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
