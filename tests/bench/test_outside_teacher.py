@@ -171,12 +171,12 @@ def test_students_of_a_trial_start_from_its_own_pretraining(
 def test_an_arm_has_its_own_weight_decay(tmp_path: Path, trained: list[tuple[Job, Any]]) -> None:
     arms = (Arm(), Arm("weight decay 1", methods=(GoldOnly(),), weight_decay=1.0))
     rows = run_recipe(small(labeled=(20,), arms=arms), tmp_path, device="cpu", quiet=True)
-    decays = [
-        ("weight-decay-1" in job.name, optimizer.weight_decay)
+    decays = {
+        ("weight-decay-1" in job.name, job.weight_decay, optimizer.weight_decay)
         for job, optimizer in trained
         if "_2epochs" in job.name
-    ]
-    assert sorted(decays) == [(False, 0.0)] * 6 + [(True, 1.0)] * 2
+    }
+    assert decays == {(False, None, 0.0), (True, 1.0, 0.0)}
     assert [row.method for row in rows if row.recipe.endswith(" / weight decay 1")] == [
         "GoldOnly()",
         "GoldOnly()",
@@ -208,6 +208,11 @@ def test_methods_of_the_command_line_have_the_recipes_own_weight_decay() -> None
     recipe = with_students(find_recipe("cifar100-outside"), "1000", "Consistency(None)", None)
     assert recipe.arms == (Arm(),)
     assert (recipe.labeled, recipe.methods) == ((1000,), (Consistency(None),))
+
+
+def test_gold_only_of_the_command_line_comes_with_all_its_weight_decays() -> None:
+    recipe = find_recipe("cifar100-outside")
+    assert with_students(recipe, None, "Vanilla();GoldOnly()", None).arms == recipe.arms
 
 
 def test_the_plan_counts_one_teacher_and_a_start_for_each_trial(tmp_path: Path) -> None:

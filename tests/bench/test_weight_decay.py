@@ -24,5 +24,10 @@ def test_each_decay_reaches_its_trainings_and_the_name(recipe: Recipe) -> None:
     assert changed.name == f"{recipe.name} gold_weight_decay=0.7"
 
 
+def test_a_weight_decay_for_all_leaves_no_arm_with_another() -> None:
+    assert [arm.weight_decay for arm in cifar100().arms] == [None, 1.0]
+    assert [arm.weight_decay for arm in cifar100().with_weight_decay(0.3).arms] == [None]
+
+
 def test_only_gold_training_decays_weights_by_default() -> None:
     assert decays(cifar100()) == [0, 1, 1]

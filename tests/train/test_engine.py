@@ -55,6 +55,18 @@ def test_golden_loss_curve(toy) -> None:
     np.testing.assert_allclose(losses, GOLDEN, rtol=2e-4)
 
 
+def test_a_student_may_have_a_weight_decay_of_its_own(toy) -> None:
+    decayed = small(2, optimizer=Adam(1e-2, weight_decay=1.0))
+    jobs = [toy.job("plain", PlainCE()), toy.job("decayed", PlainCE(), weight_decay=1.0)]
+    plain, own = train(jobs, toy.data, small(2, optimizer=Adam(1e-2)), quiet=True)
+    (wanted,) = train(toy.job("decayed", PlainCE()), toy.data, decayed, quiet=True)
+    name = next(iter(wanted.state))
+    assert torch.equal(own.state[name], wanted.state[name])
+    assert not torch.equal(own.state[name], plain.state[name])
+    fingerprints = {job.fingerprint("") for job in jobs}
+    assert len(fingerprints) == 2
+
+
 def test_one_step_equals_a_plain_step(toy) -> None:
     """One full-batch step of the engine is the step a plain loop would take."""
     config = small(1, batch_size=210, steps_per_epoch=1, optimizer=SGD(lr=0.1, momentum=0.0))

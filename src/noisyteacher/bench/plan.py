@@ -97,6 +97,7 @@ class PlannedStudent:
             seed=self.seed,
             val_role=self.arm.val_role,
             title=self.title,
+            weight_decay=self.arm.weight_decay,
         )
 
     def row(self, trained: Trained, teacher_accuracy: float | None, device: torch.device) -> Row:
@@ -140,14 +141,9 @@ def stopped_students(recipe: Recipe, rows: Sequence[Row], folder: Path) -> dict[
 
 
 def cohorts(students: Sequence[PlannedStudent], size: int) -> Iterator[list[PlannedStudent]]:
-    """Groups that train side by side: of equal cost and settings, and of nearly equal size."""
-
-    def kind(student: PlannedStudent) -> tuple[int, float]:
-        decay = student.arm.weight_decay
-        return len(student.method.views), -1.0 if decay is None else decay
-
-    for wanted in sorted({kind(s) for s in students}):
-        alike = [s for s in students if kind(s) == wanted]
+    """Groups that train side by side: of equal cost, and of nearly equal size."""
+    for views in sorted({len(s.method.views) for s in students}):
+        alike = [s for s in students if len(s.method.views) == views]
         groups = np.array_split(np.arange(len(alike)), -(-len(alike) // size))
         yield from ([alike[i] for i in group] for group in groups)
 

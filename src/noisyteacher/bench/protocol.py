@@ -167,7 +167,7 @@ def _train_students(
             for s in group
         ]
         _draw_alpha(run, labeled, jobs)
-        done = run.train(jobs, group[0].arm.training(recipe))
+        done = run.train(jobs, recipe.student_training)
         for student, trained in zip(group, done, strict=True):
             if trained.finished and run.leads:
                 row = student.row(trained, start.teacher_accuracy, run.device)

@@ -38,11 +38,6 @@ class Arm:
         """What its rows call their recipe."""
         return f"{recipe.name}{ARM_MARK}{self.name}" if self.name else recipe.name
 
-    def training(self, recipe: Recipe) -> TrainConfig:
-        """How its students are trained."""
-        config, decay = recipe.student_training, self.weight_decay
-        return config if decay is None else _with_decay(config, decay)
-
 
 ARM_MARK = " / "
 LOGISTIC = "LogisticRegression()"  # what rows of a recipe's ``logistic`` name as their method
@@ -171,9 +166,12 @@ class Recipe:
         return self._all_trainings(f"batch={size}", lambda config: _with_batch(config, size))
 
     def with_weight_decay(self, decay: float) -> Recipe:
-        """Another weight decay for the students."""
-        changed = _with_decay(self.student_training, decay)
-        return self.variant(f"weight_decay={decay:g}", student_training=changed)
+        """Another weight decay for all students; arms with one of their own are dropped."""
+        return self.variant(
+            f"weight_decay={decay:g}",
+            student_training=_with_decay(self.student_training, decay),
+            arms=tuple(arm for arm in self.arms if arm.weight_decay is None),
+        )
 
     def with_gold_weight_decay(self, decay: float) -> Recipe:
         """Another weight decay for what learns from A alone: teacher and pre-training."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from noisyteacher.core.errors import InputError, first_few, warn
 
 if TYPE_CHECKING:
-    from noisyteacher.bench import Recipe
+    from noisyteacher.bench import Arm, Recipe
+    from noisyteacher.methods import Method
 
 
 def with_models(name: str, teacher: str | None, student: str | None, quick: bool) -> Recipe:
@@ -85,12 +87,22 @@ def with_students(recipe: Recipe, labeled: str | None, methods: str, trials: int
             changes["labeled"] = tuple(dict.fromkeys(cut))
     if methods:
         changes["methods"] = parse_methods(methods)
-        # Arms of another weight decay are there for the methods that the recipe gives them.
-        alike = (arm for arm in recipe.arms if arm.weight_decay is None)
-        changes["arms"] = tuple(replace(arm, methods=None) for arm in alike)
+        changes["arms"] = tuple(_arms_for(recipe, changes["methods"]))
     if trials is not None:
         changes["trials"] = trials
     return replace(recipe, **changes)
+
+
+def _arms_for(recipe: Recipe, methods: tuple[Method, ...]) -> Iterator[Arm]:
+    """The recipe's arms with these methods.
+
+    Arms of another weight decay train only what the recipe gives them, where it is asked for.
+    """
+    for arm in recipe.arms:
+        if arm.weight_decay is None:
+            yield replace(arm, methods=None)
+        elif asked := tuple(method for method in arm.methods or () if method in methods):
+            yield replace(arm, methods=asked)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -35,7 +35,9 @@ MAX_CHANNELS = 2048
 TILE_ELEMENTS = 8192  # of one tile
 THREAD_ELEMENTS = 16  # of a tile: two 16-byte loads of bf16, few enough to stay in registers
 BLOCK_CHANNELS = 64  # at most, of one tile: 128 bytes of bf16, a full cache line
-PROGRAMS = 128  # at most, in one launch: about one per multiprocessor of a Hopper GPU
+# At most, in one launch. For a student alone it would be one per multiprocessor, 128; but a cohort
+# has a launch per student under way, and few programs with many tiles each waste the least.
+PROGRAMS = 32
 PARTIAL_ELEMENTS = 2048  # per sum; every program of the second kernel reads all of them ...
 PART_TILES = 4  # ... so parts are joined down to that, while each still has no more tiles than this
 

@@ -148,6 +148,7 @@ class Job:
     seed: int = 0
     init: dict[str, Tensor] | None = None  # weights to start from, as after pre-training on A
     title: str = ""  # what progress calls it: its method, and which fold or trial
+    weight_decay: float | None = None  # of this student; None: that of the training
 
     def __post_init__(self) -> None:
         if not self.name or set(self.name) & set("/\\\0"):
@@ -171,7 +172,9 @@ class Job:
         """What a checkpoint must agree on to be continued by this job."""
         digest = hashlib.sha256()
         columns = self.prepared.columns
-        for part in (self.model, self.method, self.seed, settings, columns.rows_per_epoch):
+        parts = [self.model, self.method, self.seed, settings, columns.rows_per_epoch]
+        parts += [] if self.weight_decay is None else [self.weight_decay]
+        for part in parts:
             # A user's own model may have no better name than its type and where it lies.
             digest.update(_ADDRESS.sub("", repr(part)).encode() + b"\0")
         rows = (self.positions, self.val_positions, self.selection, self.selection_y)
@@ -211,6 +214,7 @@ class Problem:
         seed: int = 0,
         val_role: ValRole = "gold",
         title: str = "",
+        weight_decay: float | None = None,
     ) -> Job:
         """A student of this problem, its method fitted on V and prepared.
 
@@ -233,6 +237,7 @@ class Problem:
             seed=seed,
             init=self.init,
             title=title or f"{method!r}",
+            weight_decay=weight_decay,
         )
 
     def _warn_of_strangers(self, labels: TeacherLabels) -> None:

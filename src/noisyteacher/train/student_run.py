@@ -73,7 +73,10 @@ class StudentRun:
         if self.modules is not None:
             self.modules.to(self.device)
         self.parameters = [p for p in self._parameters() if p.requires_grad]
-        self.optimizer = self.config.optimizer.build(self.parameters, self.on_gpu)
+        optimizer = self.config.optimizer
+        if job.weight_decay is not None:
+            optimizer = replace(optimizer, weight_decay=job.weight_decay)
+        self.optimizer = optimizer.build(self.parameters, self.on_gpu)
 
     def _check_custom(self, model: CustomNetwork) -> None:
         """Refuse a network of the user's own that does not fit, and measure its embedding."""
