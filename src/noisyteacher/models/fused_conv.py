@@ -44,8 +44,8 @@ WEIGHT_PARTS = {
     32: {"BLOCK": 64, "STAGES": 3, "num_warps": 8},
 }
 JOIN_PARTS = {"BLOCK": 16, "num_warps": 4}
-PROGRAMS = 256  # wanted in one launch of a convolution: about two per multiprocessor ...
-MIN_ROWS = 4  # ... while each still walks down this many rows; it reads two more than it writes
+PROGRAMS = 64  # wanted in one launch of a convolution: about two per multiprocessor ...
+MIN_ROWS = 8  # ... while each still walks down this many rows; it reads two more than it writes
 PARTS = {16: 128, 32: 64}  # at most, that the weight's gradient is summed in; powers of two
 
 

@@ -37,7 +37,7 @@ THREAD_ELEMENTS = 16  # of a tile: two 16-byte loads of bf16, few enough to stay
 BLOCK_CHANNELS = 64  # at most, of one tile: 128 bytes of bf16, a full cache line
 # At most, in one launch. For a student alone it would be one per multiprocessor, 128; but a cohort
 # has a launch per student under way, and few programs with many tiles each waste the least.
-PROGRAMS = 32
+PROGRAMS = 16
 PARTIAL_ELEMENTS = 2048  # per sum; every program of the second kernel reads all of them ...
 PART_TILES = 4  # ... so parts are joined down to that, while each still has no more tiles than this
 
