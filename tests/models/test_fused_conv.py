@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import ResNetCifar, fused_conv, layers
 from noisyteacher.models.fused_conv import ConvPlan, conv3x3_narrow, suits
-from noisyteacher.models.layers import Conv3x3, conv3x3
+from noisyteacher.models.layers import Conv3x3, conv3x3, side_by_side
 
 INTERPRETED = fused_conv.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 ON_HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
@@ -255,6 +255,24 @@ def test_plan_for_cifar_fills_the_gpu():
         assert plan.tiles * plan.strips == fused_conv.PROGRAMS
         assert plan.parts == fused_conv.PARTS[16]
         assert plan.parts * plan.steps == plan.tiles * 32
+
+
+def test_many_students_get_fewer_programs_each():
+    alone = ConvPlan.of(256, 16, 32, 32)
+    with side_by_side(8):
+        shared = ConvPlan.of(256, 16, 32, 32)
+    assert shared.tiles * shared.strips == fused_conv.MIN_PROGRAMS
+    assert (shared.tiles, shared.parts) == (alone.tiles, alone.parts)
+    assert ConvPlan.of(256, 16, 32, 32) == alone
+
+
+@on_each_device
+def test_students_side_by_side_compute_the_same(device, dtype):
+    shape = (64, 16, 32, 8)
+    alone = ConvPlan.of(*shape)
+    with side_by_side(8):
+        assert ConvPlan.of(*shape).strips < alone.strips
+        assert_matches_float64(Case.draw(shape, device, dtype))
 
 
 def test_conv3x3_is_the_fused_one_where_it_can_be():

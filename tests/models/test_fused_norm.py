@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import fused_norm
 from noisyteacher.models.fused_norm import NormPlan, batch_norm_act
+from noisyteacher.models.layers import side_by_side
 
 INTERPRETED = fused_norm.AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 needs_gpu = pytest.mark.skipif(
@@ -170,6 +171,13 @@ def test_shapes_of_real_networks(shape, dtype, residual):
 
 
 @on_each_device
+def test_students_side_by_side_compute_the_same(device):
+    with side_by_side(8):
+        assert NormPlan.of(32 * 16 * 32, 16).programs == fused_norm.MIN_PROGRAMS
+        assert_matches_float64(Case.draw((32, 16, 16, 32), device, residual=True), "relu")
+
+
+@on_each_device
 def test_many_parts_are_added_up_in_several_rounds(device, monkeypatch):
     monkeypatch.setattr(fused_norm, "TILE_ELEMENTS", 32)
     plan = NormPlan.of(3 * 5, 8)
@@ -319,6 +327,15 @@ def test_plan_covers_the_matrix_in_legal_blocks(rows, channels):
     # Every program of either kernel has a tile to start with.
     assert plan.parts <= plan.programs <= -(-rows // plan.block_rows)
     assert plan.parts % plan.apply_options()["PARTS_AT_ONCE"] == 0
+
+
+def test_many_students_get_fewer_programs_each():
+    with side_by_side(4):
+        assert NormPlan.of(256 * 32 * 32, 16).programs == fused_norm.PROGRAMS // 4
+    with side_by_side(100):
+        plan = NormPlan.of(256 * 32 * 32, 16)
+        assert (plan.programs, plan.parts) == (fused_norm.MIN_PROGRAMS, fused_norm.MIN_PROGRAMS)
+    assert NormPlan.of(256 * 32 * 32, 16).programs == fused_norm.PROGRAMS
 
 
 def test_plan_for_cifar_reads_few_partial_sums():

@@ -20,7 +20,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.layers import is_channels_last, power_of_two_above
+from noisyteacher.models.layers import (
+    is_channels_last,
+    power_of_two_above,
+    programs_of_one,
+)
 
 try:
     from noisyteacher.models import fused_conv_kernels as kernels
@@ -44,8 +48,9 @@ WEIGHT_PARTS = {
     32: {"BLOCK": 64, "STAGES": 3, "num_warps": 8},
 }
 JOIN_PARTS = {"BLOCK": 16, "num_warps": 4}
-PROGRAMS = 64  # wanted in one launch of a convolution: about two per multiprocessor ...
-MIN_ROWS = 8  # ... while each still walks down this many rows; it reads two more than it writes
+PROGRAMS = 256  # wanted of the convolutions under way: about two per multiprocessor ...
+MIN_PROGRAMS = 64  # of one convolution, however many students share the GPU
+MIN_ROWS = 4  # ... while each still walks down this many rows; it reads two more than it writes
 PARTS = {16: 128, 32: 64}  # at most, that the weight's gradient is summed in; powers of two
 
 
@@ -63,7 +68,7 @@ class ConvPlan:
     def of(cls, images: int, channels: int, height: int, width: int) -> ConvPlan:
         pairs = images * (width // 2)
         tiles = -(-pairs // CONVOLVE[channels]["BLOCK"])
-        strips = min(height, max(1, PROGRAMS // tiles))
+        strips = min(height, max(1, programs_of_one(PROGRAMS, MIN_PROGRAMS) // tiles))
         rows = min(height, max(MIN_ROWS, -(-height // strips)))
         all_steps = -(-pairs // WEIGHT_PARTS[channels]["BLOCK"]) * height
         parts = min(PARTS[channels], power_of_two_above(all_steps))

@@ -19,7 +19,12 @@ from torch.autograd.function import once_differentiable
 from torch.autograd.graph import increment_version
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.layers import ACTIVATIONS, is_channels_last, power_of_two_above
+from noisyteacher.models.layers import (
+    ACTIVATIONS,
+    is_channels_last,
+    power_of_two_above,
+    programs_of_one,
+)
 
 try:
     from noisyteacher.models import fused_norm_kernels as kernels
@@ -35,9 +40,8 @@ MAX_CHANNELS = 2048
 TILE_ELEMENTS = 8192  # of one tile
 THREAD_ELEMENTS = 16  # of a tile: two 16-byte loads of bf16, few enough to stay in registers
 BLOCK_CHANNELS = 64  # at most, of one tile: 128 bytes of bf16, a full cache line
-# At most, in one launch. For a student alone it would be one per multiprocessor, 128; but a cohort
-# has a launch per student under way, and few programs with many tiles each waste the least.
-PROGRAMS = 16
+PROGRAMS = 128  # at most, of the launches under way: about one per multiprocessor of a Hopper GPU
+MIN_PROGRAMS = 16  # of one launch, however many students share the GPU
 PARTIAL_ELEMENTS = 2048  # per sum; every program of the second kernel reads all of them ...
 PART_TILES = 4  # ... so parts are joined down to that, while each still has no more tiles than this
 
@@ -59,7 +63,8 @@ class NormPlan:
         channel_tiles = -(-channels // block_channels)
         block_rows = min(TILE_ELEMENTS // block_channels, power_of_two_above(rows))
         tiles = -(-rows // block_rows)
-        programs = min(tiles, max(1, PROGRAMS // channel_tiles))
+        wanted = programs_of_one(PROGRAMS, MIN_PROGRAMS)
+        programs = min(tiles, max(1, wanted // channel_tiles))
         parts = power_of_two_above(programs + 1) // 2
         while parts * block_channels > PARTIAL_ELEMENTS and 2 * tiles <= PART_TILES * parts:
             parts //= 2

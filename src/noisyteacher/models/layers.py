@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -16,6 +17,30 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu6": F.relu6,
     "none": lambda y: y,
 }
+
+
+_students = 1  # that share the GPU
+
+
+@contextmanager
+def side_by_side(students: int) -> Iterator[None]:
+    """Shape the fused kernels' launches for so many students that share the GPU meanwhile.
+
+    One student alone needs many small programs to fill the GPU. Many students fill it together,
+    and a few long programs each waste less on starting. Sums are cut differently, so that results
+    differ in their last bits.
+    """
+    global _students
+    before, _students = _students, max(1, students)
+    try:
+        yield
+    finally:
+        _students = before
+
+
+def programs_of_one(programs: int, least: int) -> int:
+    """How many programs of a launch one student gets, of those that fill the GPU."""
+    return min(programs, max(least, programs // _students))
 
 
 class Conv3x3(nn.Conv2d):

@@ -24,6 +24,7 @@ from noisyteacher.core.machine import choose_device, memory_of, one_thread
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data.tensors import rows_in
 from noisyteacher.models import MLP, BagLinear, BagMLP, CustomModel, Linear
+from noisyteacher.models.layers import side_by_side
 from noisyteacher.train.checkpoint import (
     EpochRecord,
     History,
@@ -223,7 +224,8 @@ def _train_all(jobs: list[Job], session: _Session, size: int) -> list[Trained]:
     while len(done) < len(jobs):
         group = jobs[len(done) : len(done) + size]
         try:
-            done += _train_cohort(group, session)
+            with side_by_side(len(group)):
+                done += _train_cohort(group, session)
             continue
         except torch.OutOfMemoryError:
             if len(group) == 1:
