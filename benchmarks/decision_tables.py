@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import t as student_t
 
 from decisions import ALTERNATIVES, GOLD_SIZES, key, read_rows
 
@@ -27,17 +28,29 @@ NAMES = {
     "self-training": "scikit-learn's self-training, no teacher",
     "ours": "noisyteacher",
 }
+SIMULATED = "favors-a-class"
+# The list that the goal for regret names; the blend also holds forward correction.
 SINGLE = ("GoldOnly()", "Vanilla(hard=True)", "TaylorCE(2)", "SLaM()", "SelfTraining()")
 INTRODUCTION = """# Which student `distill` returns, and what it says about it
 
-Made by `python benchmarks/decisions.py --data DIR` and `python benchmarks/decision_tables.py
-results/decisions` from the rows in this folder. Every cell is one decision: a data set, a teacher,
-a number of gold rows and a seed. Texts are read by a frozen sentence encoder (all-MiniLM-L6-v2, 384
-numbers per text), and every student is linear on the same features. Gold, pool (at most 5 000) and
-test rows (at least 2 000 where the set has them) are drawn from all rows of a set; no teacher
-learned from any of them. The teachers: zero-shot sentence similarity, naive Bayes trained on about
-100 other rows, a list of keywords, and one that is right on about 70 % of the rows and favors a
-class when it is wrong. Seconds are processor time, partly measured beside other work.
+Every cell is one decision: a data set, a teacher, a number of gold rows and a seed. Texts are read
+by a frozen sentence encoder (all-MiniLM-L6-v2, 384 numbers per text; `distill --student
+embeddings`), and every student is linear on the same features. Gold, pool (at most 5 000) and test
+rows (at least 2 000 where the set has them) are drawn from all rows of a set; no teacher learned
+from any of them. The teachers are zero-shot sentence similarity, naive Bayes trained on about 100
+other rows, a list of keywords, and one that is simulated from the true labels: it is right on 72 to
+79 % of the rows and favors a class when it is wrong. Seconds are processor time, partly measured
+beside other work.
+
+The rows in this folder were made by
+
+```
+python benchmarks/decisions.py --data DIR --only trec emotion irony sst2 digits wine breast_cancer
+python benchmarks/decision_tables.py results/decisions
+```
+
+and, with 50 gold rows, two more seeds (`--seeds 5`). `banking77` and `imdb`, which the script also
+knows, were not run.
 """
 
 
@@ -56,15 +69,19 @@ def accuracy(row: dict[str, Any], name: str) -> float:
     return float(row["alternatives"].get(name, np.nan))
 
 
-def regret(row: dict[str, Any]) -> float:
-    """How far the returned student is behind the best single student in hindsight."""
-    alone = [row["candidates"][name] for name in SINGLE if name in row["candidates"]]
-    return float(max([*alone, *row["alternatives"].values()]) - row["accuracy"])
+def fixed_regret(row: dict[str, Any]) -> float:
+    """How far the returned student is behind the best of the five fixed students in hindsight."""
+    return float(max(row["candidates"][name] for name in SINGLE) - row["accuracy"])
 
 
 def candidate_regret(row: dict[str, Any]) -> float:
-    """The same against the five candidates that are fixed beforehand."""
-    return float(max(row["candidates"][n] for n in SINGLE) - row["accuracy"])
+    """The same against every student in the blend."""
+    return float(max(row["candidates"].values()) - row["accuracy"])
+
+
+def regret(row: dict[str, Any]) -> float:
+    """The same against the alternatives too."""
+    return max(candidate_regret(row), behind(row))
 
 
 def behind(row: dict[str, Any]) -> float:
@@ -79,10 +96,22 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def with_interval(values: np.ndarray) -> str:
-    values = values[np.isfinite(values)]
-    half = 1.96 * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return f"{values.mean():+.1f} ± {half:.1f}"
+def with_interval(rows: Rows, of: Callable[[dict[str, Any]], float]) -> str:
+    """Mean over cells with a 95 % interval over draws.
+
+    The teachers of a data set and seed share gold and test rows, so cells of one draw are not
+    independent: the standard error is the cluster-robust one, with Student's t.
+    """
+    found = [(row["dataset"], row["seed"], value) for row in rows if np.isfinite(value := of(row))]
+    center = np.mean([value for *_, value in found])
+    draws: dict[tuple[str, int], float] = {}
+    for dataset, seed, value in found:
+        draws[dataset, seed] = draws.get((dataset, seed), 0.0) + value - center
+    count = len(draws)
+    if count < 2:
+        return f"{center:+.1f}"
+    error = np.sqrt(count / (count - 1) * np.sum(np.square([*draws.values()]))) / len(found)
+    return f"{center:+.1f} ± {student_t.ppf(0.975, count - 1) * error:.1f}"
 
 
 def columns(rows: Rows, line: Callable[[Rows], str]) -> list[str]:
@@ -104,18 +133,16 @@ def accuracy_table(rows: Rows) -> str:
 
 def lead_table(rows: Rows) -> str:
     head = ["noisyteacher minus", *(f"{size} gold rows" for size in GOLD_SIZES)]
-    lines = [
-        [
-            NAMES[name],
-            *columns(
-                rows,
-                lambda part, name=name: with_interval(
-                    np.array([accuracy(r, "ours") - accuracy(r, name) for r in part])
-                ),
-            ),
-        ]
-        for name in ("teacher", *ALTERNATIVES)
-    ]
+
+    def line(text: str, name: str, cells: Rows) -> list[str]:
+        def lead(row: dict[str, Any]) -> float:
+            return accuracy(row, "ours") - accuracy(row, name)
+
+        return [text, *columns(cells, lambda part: with_interval(part, lead))]
+
+    real = [row for row in rows if row["teacher"] != SIMULATED]
+    lines = [line(NAMES[name], name, rows) for name in ("teacher", *ALTERNATIVES)]
+    lines.append(line(f"{NAMES['gold']}, without the simulated teacher", "gold", real))
     return table(head, lines)
 
 
@@ -128,16 +155,12 @@ def honesty_table(rows: Rows) -> str:
         return f"{100 * np.mean([behind(r) <= 0.5 for r in part]):.0f} %"
 
     def stated(part: Rows) -> str:
-        # Teachers share the gold rows of a data set and seed, so the interval is over those.
-        draws: dict[tuple[str, int], list[float]] = {}
-        for row in part:
-            gap = row["stated"][0] - row["accuracy"]
-            draws.setdefault((row["dataset"], row["seed"]), []).append(gap)
-        return with_interval(np.array([np.mean(gaps) for gaps in draws.values()]))
+        return with_interval(part, lambda row: float(row["stated"][0] - row["accuracy"]))
 
     lines = [
-        ["mean regret against the best candidate", lambda p: f"{mean(p, candidate_regret):+.2f}"],
-        ["mean regret, alternatives included", lambda p: f"{mean(p, regret):+.2f}"],
+        ["mean regret, best of five fixed students", lambda p: f"{mean(p, fixed_regret):+.2f}"],
+        ["and forward correction", lambda p: f"{mean(p, candidate_regret):+.2f}"],
+        ["and the alternatives", lambda p: f"{mean(p, regret):+.2f}"],
         ["within 0.5 points of the best alternative", close],
         ["stated minus test accuracy", stated],
         ["intervals that contain the test accuracy", covered],
@@ -149,7 +172,7 @@ def honesty_table(rows: Rows) -> str:
 
 def better_table(rows: Rows) -> str:
     """In how many cells which alternative is the best, and ahead by more than half a point."""
-    head = ["better by more than 0.5 points", *(f"{size} gold rows" for size in GOLD_SIZES)]
+    head = ["the best alternative, ahead by > 0.5", *(f"{size} gold rows" for size in GOLD_SIZES)]
     lines = [["cells", *columns(rows, lambda part: str(len(part)))]]
     for name in ALTERNATIVES:
 
@@ -231,17 +254,23 @@ def render(folder: Path) -> str:
         f" ({max(seeds)} with {GOLD_SIZES[0]} gold rows)" if max(seeds) > min(seeds) else ""
     )
     text = [INTRODUCTION]
-    text.append(f"{len(rows)} cells, {told}. Intervals are 95 % over cells.\n")
+    text.append(
+        f"{len(rows)} cells, {told}. Means are over cells. Intervals are 95 %, over draws of a "
+        "data set's rows, since the teachers of a draw share them.\n"
+    )
     text.append(accuracy_table(rows) + "\n")
     text.append("![Accuracy against gold rows](accuracy.svg)\n")
     text.append("The figure leaves out the sets that are too small for 1 000 gold rows.\n")
     text.append("## Paired differences\n\n" + lead_table(rows) + "\n")
     text.append(
         "## The decision itself\n\n"
-        "Regret is the accuracy of the best single student in hindsight minus that of the returned "
-        "one; below zero, the blend is better than every single student. The candidates are gold "
-        "only, hard labels, Taylor-CE, SLaM and self-training, each at the strength of the lowest "
-        "out-of-fold log-loss.\n\n" + honesty_table(rows) + "\n"
+        "Regret is the accuracy of the best student in hindsight minus that of the returned one. "
+        "The goal, at most 0.3 at every size, is for five students that were fixed beforehand: "
+        "gold only, hard labels, Taylor-CE, SLaM and self-training, each at the strength of the "
+        "lowest out-of-fold log-loss. The blend also holds forward correction; the second "
+        "line asks for the best of all six, the third for the best of the alternatives too.\n\n"
+        + honesty_table(rows)
+        + "\n"
     )
     close = np.mean([behind(row) <= 0.5 for row in rows])
     text.append(
