@@ -197,7 +197,7 @@ def cifar10_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = N
     """The same with hard labels.
 
     ``noisyteacher bench cifar10-hard --labeled 10000 --epochs 60 --trials 1 --data DIR``; one H200.
-    Measured after 60 epochs at 10 000 labels: SLaM 81.80, vanilla 79.69; the paper: 74.77 and 72.09.
+    Measured at 10 000 labels: SLaM 81.80, vanilla 79.69; the paper: 74.77 and 72.09.
     """
     return replace(cifar10(teacher, student), methods=(*FLOOR, *PAPER_HARD))
 
