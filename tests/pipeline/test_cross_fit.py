@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import noisyteacher as nt
-from noisyteacher.choose import linear_choice
+from noisyteacher.choose import evidence, linear_choice
+from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
@@ -26,6 +29,7 @@ from noisyteacher.pipeline import (
     Unfinished,
     gather,
     load_student,
+    linear_run,
     run_distill,
     save_student,
 )
@@ -277,6 +281,58 @@ def test_noise_for_labels_does_not_spoil_the_student() -> None:
 def test_too_few_gold_rows_are_refused() -> None:
     with pytest.raises(InputError, match="8 gold examples with teacher labels are too few"):
         fitted(data=columns(gold=8))
+
+
+def solved_folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of candidates of each finished call of the solver, from now on."""
+    calls: list[int] = []
+
+    def counted(rows: DecisionRows, candidates: Sequence[LinearCandidate], *rest: Any, **more: Any):
+        solved = solve_candidates(rows, candidates, *rest, **more)
+        calls.append(len(candidates))
+        return solved
+
+    for module in (evidence, linear_choice, linear_run):
+        monkeypatch.setattr(module, "solve_candidates", counted)
+    return calls
+
+
+def test_a_stopped_run_goes_on_and_a_finished_one_is_not_solved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, task = DistillSettings(methods=(Vanilla(), SLaM())), gather(**columns())
+
+    def call(folder: Path | None, minutes: float | None = None) -> Distilled | Unfinished:
+        return run_distill(task, settings, folder, minutes=minutes, device="cpu", quiet=True)
+
+    whole = call(None)
+    assert isinstance(whole, Distilled)
+    calls = solved_folds(monkeypatch)
+    # Less than a fold takes: each call solves one all the same.
+    for done in range(1, 6):
+        cut = call(tmp_path, minutes=1e-4)
+        assert isinstance(cut, Unfinished)
+        assert len(cut.trained) == done * calls[0]
+        assert len(calls) == done
+    resumed = call(tmp_path)
+    assert isinstance(resumed, Distilled)
+    assert len(calls) == 7  # the refit, and every method for the test set
+    again = call(tmp_path)
+    assert isinstance(again, Distilled)
+    assert len(calls) == 7
+    for found in (resumed, again):
+        assert found.tested == whole.tested
+        assert found.verdict() == whole.verdict()
+        for name, value in whole.student.state.items():
+            assert torch.equal(found.student.state[name], value)
+
+
+def test_other_methods_are_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, calls = gather(**columns() | {"test": None}), solved_folds(monkeypatch)
+    for method, total in ((Vanilla(), 6), (SLaM(), 12), (Vanilla(), 12)):
+        settings = DistillSettings(methods=(method,))
+        run_distill(task, settings, tmp_path, device="cpu", quiet=True)
+        assert len(calls) == total
 
 
 def test_out_of_time_nothing_is_returned() -> None:

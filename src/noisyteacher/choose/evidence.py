@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -131,6 +132,27 @@ class DecisionRows:
 Progress = Callable[[str, int], None]  # a method and its fold, -1 for the refit
 
 
+class SolvedStore(Protocol):
+    """Keeps what was solved, so that a run that was stopped goes on."""
+
+    def load(self, name: str) -> list[np.ndarray] | None: ...
+
+    def save(self, name: str, arrays: Sequence[np.ndarray]) -> None: ...
+
+
+class _NoStore:
+    """Keeps nothing."""
+
+    def load(self, name: str) -> list[np.ndarray] | None:
+        return None
+
+    def save(self, name: str, arrays: Sequence[np.ndarray]) -> None:
+        pass
+
+
+NO_STORE: SolvedStore = _NoStore()
+
+
 def cross_fit(
     rows: DecisionRows,
     candidates: Sequence[LinearCandidate],
@@ -139,6 +161,8 @@ def cross_fit(
     pool: np.ndarray | None = None,
     tolerance: float = CROSS_FIT_TOLERANCE,
     progress: Progress = lambda name, fold: None,
+    store: SolvedStore = NO_STORE,
+    repeat: int = 0,
 ) -> list[np.ndarray]:
     """Out-of-fold logits of every candidate, each (settings, j, L) on the judging rows in order.
 
@@ -149,6 +173,7 @@ def cross_fit(
         pool: positions of the pool rows to train on; None is all of them.
         tolerance: of the solver.
         progress: called with a candidate's name and the fold before it is solved.
+        store: keeps each fold that is done; ``repeat`` tells those of repeated calls apart.
     """
     judging = np.flatnonzero(rows.judges)
     if len(folds) != len(judging):
@@ -160,18 +185,23 @@ def cross_fit(
         inside = folds == fold
         held_out = np.zeros(len(rows.y), bool)
         held_out[judging[inside]] = True
-        shown = rows.features[judging[inside]]
-        fits = solve_candidates(
-            rows,
-            candidates,
-            held_out,
-            pool=pool,
-            tolerance=tolerance,
-            progress=partial(_tell, progress, int(fold)),
-        )
-        for logits, by_setting in zip(found, fits, strict=True):
-            for i, fit in enumerate(by_setting):
-                logits[i, inside] = fit.logits(shown)
+        name, tell = f"{repeat}_{fold}", partial(_tell, progress, int(fold))
+        solved = store.load(name)
+        if solved is None:
+            shown = rows.features[judging[inside]]
+            fits = solve_candidates(
+                rows, candidates, held_out, pool=pool, tolerance=tolerance, progress=tell
+            )
+            solved = [
+                np.stack([fit.logits(shown).astype(np.float32) for fit in by_setting])
+                for by_setting in fits
+            ]
+            store.save(name, solved)
+        else:
+            for candidate in candidates:
+                tell(candidate.name)
+        for logits, of_fold in zip(found, solved, strict=True):
+            logits[:, inside] = of_fold
     return found
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from noisyteacher.choose.choice import Choice, compare_candidates
 from noisyteacher.choose.decision import Evidence, Part
 from noisyteacher.choose.evidence import (
+    NO_STORE,
     DecisionRows,
     LinearCandidate,
     Progress,
     Setting,
+    SolvedStore,
     cross_fit,
     solve_candidates,
     solve_on_whole_pool,
@@ -106,13 +108,22 @@ def choose_linear(
     metric: str = "accuracy",
     seed: int = 0,
     progress: Progress = lambda name, fold: None,
+    store: SolvedStore = NO_STORE,
 ) -> LinearChoice:
-    """Cross-fit all candidates on the judging rows, blend them, and refit the blend on all rows."""
+    """Cross-fit all candidates on the judging rows, blend them, and refit the blend on all rows.
+
+    With a ``store``, what it holds of an earlier call with the same arguments is not solved again.
+    """
     candidates = list(linear_candidates() if candidates is None else candidates)
-    evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress)
+    evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress, store)
     smallest = SMALLEST_WEIGHT if rows.rest is None else SMALLEST_STREAMED_WEIGHT
     parts = _without_crumbs(evidence.blend(), smallest)
-    student = _refit(rows, candidates, parts, progress)
+    stored = store.load("refit")
+    if stored is None:
+        student = _refit(rows, candidates, parts, progress)
+        store.save("refit", [student.weight, student.bias])
+    else:
+        student = LinearFit(*stored)
     shown = np.flatnonzero(rows.y < 0)[:STREAMED_FOR_COMPARISON]
     return LinearChoice(
         **vars(compare_candidates(candidates, evidence, parts)),
@@ -140,6 +151,7 @@ def _cross_fit_evidence(
     metric: str,
     seed: int,
     progress: Progress = lambda name, fold: None,
+    store: SolvedStore = NO_STORE,
 ) -> Evidence:
     judging = np.flatnonzero(rows.judges)
     y = rows.y[judging]
@@ -157,6 +169,8 @@ def _cross_fit_evidence(
             else np.zeros(len(y), np.int64),
             pool=pool,
             progress=progress,
+            store=store,
+            repeat=repeat,
         )
         for repeat in range(repeats_of(rows))
     ]

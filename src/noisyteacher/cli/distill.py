@@ -320,7 +320,8 @@ def _show(
     from noisyteacher.pipeline import Unfinished
 
     if isinstance(done, Unfinished):
-        text = f"Time ran out; {len(done.trained)} students are trained. "
+        count = len(done.trained)
+        text = f"Time ran out; {count} {'student is' if count == 1 else 'students are'} trained. "
         text += "Run the same command again to continue."
         typer.echo(json_line({"finished": False, "trained": done.trained}) if json else text)
         return

@@ -6,8 +6,11 @@ refitted on all gold rows. Nothing is split off the gold set.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,9 +26,9 @@ from noisyteacher.choose.linear_choice import (
     repeats_of,
 )
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.machine import versions
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Tfidf
-from noisyteacher.data.input_format import InputFormat
 from noisyteacher.data.tensors import feature_matrix
 from noisyteacher.methods import (
     Calibrated,
@@ -45,8 +48,13 @@ from noisyteacher.pipeline.preparation import (
     fit_noise,
 )
 from noisyteacher.pipeline.student import Student
-from noisyteacher.pipeline.task import Task
 from noisyteacher.runs.folder import ProgressFile
+from noisyteacher.train.checkpoint import (
+    History,
+    checkpoint_path,
+    load_checkpoint,
+    save_checkpoint,
+)
 from noisyteacher.train.pool_shards import is_streamable
 from noisyteacher.train.solver import LinearFit
 
@@ -98,7 +106,8 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
     run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
     with ProgressDisplay(quiet=run.quiet) as display:
-        shown_progress = _SolveProgress(run, display, candidates, folds * repeats)
+        store = _SolvedFolds.of(run, candidates, folds)
+        shown_progress = _SolveProgress(run, display, candidates, folds * repeats, store)
         try:
             choice = choose_linear(
                 rows,
@@ -107,9 +116,10 @@ def run_linear(run: Run) -> Distilled | Unfinished:
                 metric=settings.metric,
                 seed=settings.seed,
                 progress=shown_progress,
+                store=store,
             )
         except OutOfTime:
-            return Unfinished(())
+            return Unfinished(shown_progress.solved)
         shown_progress.finish()
     state = linear_state(run.spec, choice.student)
     student = Student(run.spec, state, task.classes, run.inputs)
@@ -122,28 +132,78 @@ def run_linear(run: Run) -> Distilled | Unfinished:
         judged=task.judges,
         records={line.name: TrainingRecord(seconds / len(choice.lines)) for line in choice.lines},
         noise=fit_noise(task, methods),
-        tested=_tested(task, rows, choice, student, run.inputs),
+        tested=_tested(run, rows, choice, student, store),
         seconds=seconds,
         folder=run.path,
     )
 
 
+@dataclass
+class _SolvedFolds:
+    """What was solved, in the run's folder: a file per fold, one of the refit, one of the test."""
+
+    folder: Path | None
+    key: str  # of the methods and their settings; the folder's claim tells the rest
+    saved: int = 0  # since this call began
+
+    @classmethod
+    def of(cls, run: Run, candidates: Sequence[LinearCandidate], folds: int) -> _SolvedFolds:
+        told = f"{versions()}\n{folds}\n{candidates!r}"
+        return cls(run.path, hashlib.sha256(told.encode()).hexdigest())
+
+    def load(self, name: str) -> list[np.ndarray] | None:
+        if self.folder is None:
+            return None
+        found = load_checkpoint(self._path(self.folder, name), self.key)
+        return None if found is None else [found[0][str(i)].numpy() for i in range(len(found[0]))]
+
+    def save(self, name: str, arrays: Sequence[np.ndarray]) -> None:
+        if self.folder is not None:
+            tensors = {str(i): torch.from_numpy(array) for i, array in enumerate(arrays)}
+            save_checkpoint(self._path(self.folder, name), tensors, History(self.key))
+            self.saved += 1
+
+    def _path(self, folder: Path, name: str) -> Path:
+        return checkpoint_path(folder, f"solved_{self.key[:12]}_{name}")
+
+
 class _SolveProgress:
-    """A line for every method while its students are solved, and one for all of them."""
+    """A line for every method while its students are solved, and one for all of them.
+
+    Once the minutes are over, or would be before another fold is done, it ends the solving between
+    two folds. Where folds are kept, one is solved in any case, so that every call gets further.
+    """
 
     def __init__(
-        self, run: Run, display: ProgressDisplay, candidates: Sequence[LinearCandidate], fits: int
+        self,
+        run: Run,
+        display: ProgressDisplay,
+        candidates: Sequence[LinearCandidate],
+        fits: int,
+        store: _SolvedFolds,
     ) -> None:
-        self.run, self.display, self.fits = run, display, fits
-        self.begun = dict.fromkeys([candidate.name for candidate in candidates], 0)
+        self.run, self.display, self.fits, self.store = run, display, fits, store
+        self.names = [candidate.name for candidate in candidates]
+        self.begun = dict.fromkeys(self.names, 0)
         self.solves = (fits + 1) * len(candidates)  # with the refit
         self.done, self.file = 0, ProgressFile(run.path)
-        self.start = time.monotonic()
+        self.start = self.fold_start = time.monotonic()
+        self.fold: int | None = None
+
+    @property
+    def solved(self) -> tuple[str, ...]:
+        """The students of the folds that are done, by method."""
+        folds = self.done // len(self.names)
+        return tuple(f"{name}, fold {fold + 1}" for fold in range(folds) for name in self.names)
 
     def __call__(self, name: str, fold: int) -> None:
         """The next student, of a fold or of the refit, is about to be solved."""
-        if time.monotonic() >= self.run.deadline:
-            raise OutOfTime
+        if fold != self.fold:
+            now = time.monotonic()
+            last = 0.0 if self.fold is None else now - self.fold_start
+            if now + last >= self.run.deadline and (self.store.saved or self.run.path is None):
+                raise OutOfTime
+            self.fold, self.fold_start = fold, now
         where = "refit" if fold < 0 else f"fold {fold + 1}"
         done, self.done = min(self.done, self.solves), self.done + 1
         begun = self.begun.setdefault(name, 0)
@@ -178,22 +238,31 @@ def linear_state(spec: ModelSpec, fit: LinearFit) -> dict[str, Tensor]:
 
 
 def _tested(
-    task: Task, rows: DecisionRows, choice: LinearChoice, student: Student, inputs: InputFormat
+    run: Run, rows: DecisionRows, choice: LinearChoice, student: Student, store: _SolvedFolds
 ) -> dict[str, float]:
     """Test accuracy of the student, and of each candidate's own blend where there is a test set."""
-    test = task.test
+    test, inputs = run.task.test, run.inputs
     if test is None:
         return {}
+    names = ["", *(candidate.name for candidate in choice.candidates)]
+    stored = store.load("tested")
+    if stored is not None:
+        return dict(zip(names, stored[0].tolist(), strict=True))
+    run.say("Every method is now trained on all gold rows, for its accuracy on the test set.")
     shown = inputs.views().plain(inputs.tensors(test.inputs))
     x = feature_matrix(shown, inputs.features)
 
     def right(logits: np.ndarray) -> float:
         return round(100 * float(np.mean(logits.argmax(1) == test.y)), 2)
 
-    found = {"": right(student.logits(test.inputs))}
-    fits = solve_candidates(rows, choice.candidates)
-    for i, (candidate, by_setting) in enumerate(zip(choice.candidates, fits, strict=True)):
-        own = choice.own_parts[i]
-        blended = sum(part.factor * by_setting[part.setting].logits(x) for part in own)
-        found[candidate.name] = right(np.asarray(blended))
-    return found
+    found = [right(student.logits(test.inputs))]
+    # Only the settings that take part in a method's own blend.
+    used = [
+        replace(candidate, settings=tuple(candidate.settings[part.setting] for part in own))
+        for candidate, own in zip(choice.candidates, choice.own_parts, strict=True)
+    ]
+    for own, fits in zip(choice.own_parts, solve_candidates(rows, used), strict=True):
+        blended = sum(part.factor * fit.logits(x) for part, fit in zip(own, fits, strict=True))
+        found.append(right(np.asarray(blended)))
+    store.save("tested", [np.array(found)])
+    return dict(zip(names, found, strict=True))
