@@ -134,7 +134,7 @@ def test_tables_with_plain_probabilities(tmp_path: Path) -> None:
     options = ["--out", out, *FAST, "--test", test, "--quick"]
     found = printed(*on(folder, "parquet", "probs.npy"), *options)
     assert found["sizes"] == {"gold": 80, "V": 0, "S": 0, "pool": 100, "test": 20}
-    assert any("20 pool examples are also in the test set" in note for note in found["notes"])
+    assert any("the test set has the same inputs: 20 examples" in note for note in found["notes"])
     assert found["candidates"][0]["accuracy_on_test"] is not None
 
 

@@ -240,7 +240,7 @@ def test_the_page_of_a_cross_fit_opens_with_its_headline_and_three_figures(tmp_p
     assert opening.headline == about["headline"]
     assert [(f.name, f.value, f.interval) for f in opening.figures] == [
         ("Teacher", 70.0, "61.5 to 77.2"),
-        ("Best without the teacher", 72.5, "60.0 to 80.0"),
+        ("Without the teacher", 72.5, "60.0 to 80.0"),
         ("Student", 81.2, "70.0 to 90.0"),
     ]
     assert opening.texts == ["So far."]

@@ -186,7 +186,7 @@ def label(
         bool,
         option(
             LLM,
-            "Estimate the tokens, the time and the cost, and send no request.",
+            "Estimate the tokens, the time and the cost from one request, and stop.",
             "--estimate",
         ),
     ] = False,

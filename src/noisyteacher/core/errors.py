@@ -27,6 +27,11 @@ def warn(text: str, stacklevel: int = 3) -> None:
     warnings.warn(text, NoisyTeacherWarning, stacklevel=stacklevel)
 
 
+def counted(number: int, noun: str) -> str:
+    """Such as "1 example" or "2 examples"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def first_few(items: Iterable[object], limit: int = 5) -> str:
     """Name the first few items for an error message: ``"'a', 'b', 'c' and 7 more"``."""
     listed = list(items)

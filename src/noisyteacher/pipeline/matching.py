@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from noisyteacher.core.errors import InputError, first_few, warn
+from noisyteacher.core.errors import InputError, counted, first_few, warn
 from noisyteacher.data import Dataset
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.io.classes import label_numbers, labeled_rows
@@ -91,8 +91,9 @@ def pool_without(pool: Dataset, others: dict[str, Dataset]) -> Dataset:
         shared = np.array([content in known for content in mine], bool)
         if shared.any():
             warn(
-                f"{int(shared.sum())} pool examples are also in the {name} set and are left out "
-                f"of the pool: {first_few(pool.ids[shared].tolist())}."
+                f"Left out of the pool, because the {name} set has the same inputs: "
+                f"{counted(int(shared.sum()), 'example')} "
+                f"({first_few(pool.ids[shared].tolist())})."
             )
             keep &= ~shared
     if not keep.any():

@@ -9,7 +9,7 @@ import numpy as np
 
 from noisyteacher.choose.folds import LEAST_ROWS
 from noisyteacher.choose.verdict import SUSPICIOUS_ROWS
-from noisyteacher.core.errors import InputError, first_few, warn
+from noisyteacher.core.errors import InputError, counted, first_few, warn
 from noisyteacher.data import Dataset, Split
 from noisyteacher.data.dataset import Kind
 from noisyteacher.io.ids import ids_like
@@ -131,6 +131,7 @@ def make_task(given: ExampleSets, labels: TeacherLabels) -> Task:
     _check_kinds(labeled | {"pool": pool})
     check_disjoint(labeled)
     _warn_of_absent_classes(labeled["gold"], labels.classes)
+    _warn_of_empty_texts(labeled | {"pool": pool})
     pool = pool_with_labels(pool_without(with_ids(pool), labeled), labels)
     test = labeled.pop("test", None)
     sets = _for_folds(labeled, labels)
@@ -168,6 +169,17 @@ def _warn_of_absent_classes(gold: Dataset, classes: tuple[str, ...]) -> None:
         warn(f"The gold set has no example of {first_few(absent)}.")
 
 
+def _warn_of_empty_texts(sets: dict[str, Dataset]) -> None:
+    for name, part in sets.items():
+        if isinstance(part.inputs, list):
+            empty = [i for i, text in enumerate(part.inputs) if not text.strip()]
+            if empty:
+                warn(
+                    f"{counted(len(empty), 'example')} of the {name} set without any text: "
+                    f"{first_few(part.ids[empty].tolist())}."
+                )
+
+
 def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
     """Examples under two ids: a student would be judged on what it was trained on."""
     trained = {content for name in ("gold", "V") for content in contents(sets[name])}
@@ -177,10 +189,14 @@ def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
         copies = [key for key, c in zip(part.ids, contents(part), strict=True) if c in trained]
         if copies:
             # A row of S is never trained on, under whatever id.
-            effect = "are not trained on" if name == "S" else "its accuracies are too high"
+            effect = (
+                "Such inputs are not trained on."
+                if name == "S"
+                else "Accuracies on the test set are too high for that reason."
+            )
             warn(
-                f"{len(copies)} examples of {name} are also in the gold set or V, under other ids, "
-                f"so that {'they ' if name == 'S' else ''}{effect}: {first_few(map(str, copies))}."
+                f"{counted(len(copies), 'example')} of {name} with inputs that are also in the "
+                f"gold set or V, under other ids: {first_few(map(str, copies))}. {effect}"
             )
 
 

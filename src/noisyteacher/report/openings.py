@@ -9,7 +9,7 @@ from noisyteacher.bench.result_lines import Line
 from noisyteacher.report.page_source import PageSource
 from noisyteacher.report.parts import KeyFigure, Opening, short_name
 
-_NAMES = {"teacher": "Teacher", "gold_only": "Best without the teacher", "student": "Student"}
+_NAMES = {"teacher": "Teacher", "gold_only": "Without the teacher", "student": "Student"}
 
 
 def make_opening(source: PageSource, live: bool = False) -> Opening:
