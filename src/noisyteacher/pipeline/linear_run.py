@@ -96,8 +96,8 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     run.say(f"Student: {run.spec!r}, solved to convergence.")
     if isinstance(run.inputs.featurizer, Tfidf):
         run.say(
-            "Texts are represented by TF-IDF features. A sentence encoder is often several points "
-            "better: --student embeddings --encoder FOLDER."
+            "Texts are represented by TF-IDF features. On short texts, a sentence encoder is often "
+            "several points better: --student embeddings --encoder FOLDER."
         )
     audit_teacher(run)
     shown = run.inputs.views().plain(run.tensors)
