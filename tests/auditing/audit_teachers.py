@@ -33,6 +33,18 @@ def calibrated(seed=0, n=1_000, scale=2.0, classes=CLASSES):
     return Planted(val, y, chances(rng, 4_000, scale, classes)[1])
 
 
+def flat(seed=0, n=300, right=0.75, classes=4):
+    """As often right at small margins as at large ones; ``right`` may differ by named class."""
+    rng = np.random.default_rng(seed)
+    said, rows = rng.integers(0, classes, n + 3_000), np.arange(n + 3_000)
+    sure = rng.uniform(0.4 if classes > 2 else 0.55, 0.99, len(rows))
+    probs = np.repeat(((1 - sure) / (classes - 1))[:, None], classes, axis=1)
+    probs[rows, said] = sure
+    wrong = rng.random(len(rows)) >= np.broadcast_to(right, classes)[said]
+    y = np.where(wrong, (said + rng.integers(1, classes, len(rows))) % classes, said)
+    return Planted(probs[:n], y[:n], probs[n:])
+
+
 def overconfident(seed=0, sharper=3.0):
     """Says the chances ``sharper`` times too sharply; below 1, too timidly."""
     rng = np.random.default_rng(seed)

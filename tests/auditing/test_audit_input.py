@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,17 @@ def test_names_numbers_and_tensors_mean_the_same(labels, planted):
         assert audit(labels, [str(c) for c in planted.y], replicates=50) == by_number
     assert audit(labels, torch.from_numpy(planted.y), replicates=50) == by_number
     assert audit(labels, planted.y.tolist(), labels.ids.tolist(), replicates=50) == by_number
+
+
+def test_the_path_of_a_store_stands_for_its_labels(labels, planted, tmp_path):
+    labels.take(labels.ids[:100]).save(tmp_path / "val")
+    labels.take(labels.ids[100:]).save(tmp_path / "pool")
+    expected = audit(labels, planted.y[:100], labels.ids[:100], replicates=50)
+    for of in (str, Path):
+        pool = of(tmp_path / "pool")
+        assert audit(of(tmp_path / "val"), planted.y[:100], pool=pool, replicates=50) == expected
+    with pytest.raises(InputError, match=r"no label store at .*nowhere"):
+        audit(str(tmp_path / "nowhere"), planted.y)
 
 
 def test_sparse_inputs_are_taken(labels, planted):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audit_teachers import calibrated, chances, overconfident
+from audit_teachers import calibrated, chances, flat, overconfident
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -19,13 +19,14 @@ from sklearn.metrics import (
     log_loss,
     precision_score,
     recall_score,
+    roc_auc_score,
     top_k_accuracy_score,
 )
 
 import noisyteacher
 from noisyteacher.auditing import Bootstrap, audit
 from noisyteacher.auditing.bootstrap import interval, pivot_interval, share_interval
-from noisyteacher.auditing.curves import StepFits, compare_curves
+from noisyteacher.auditing.curves import StepFits, compare_curves, margin_auc, monotone_band
 from noisyteacher.auditing.drift import compare, importance_weights
 from noisyteacher.auditing.quality import measure_quality, read_val
 from noisyteacher.labels import TeacherLabels
@@ -206,11 +207,90 @@ def test_the_band_holds_the_true_curve_and_shrinks_with_more_rows():
         inner = slice(10, 91)
         truth = 0.5 + 0.45 * np.array(curve.margin)[inner]
         inside = (np.array(curve.low)[inner] <= truth) & (truth <= np.array(curve.high)[inner])
-        assert inside.mean() > 0.75
+        assert inside.mean() > 0.95
         widths.append(curve.band_width)
         assert 4 * n <= curve.rows_to_halve_band <= 8.1 * n
     # 16 times the rows: between n^(-1/2) and n^(-1/3).
     assert 16 ** (1 / 3) * 0.85 < widths[0] / widths[1] < 4 * 1.15
+
+
+@pytest.mark.parametrize("n", [50, 200, 1_000])
+@pytest.mark.parametrize(
+    ("start", "rise", "steps"),
+    [(0.75, 0.0, None), (0.95, 0.0, None), (0.5, 0.45, None), (0.75, 0.0, 8), (0.5, 0.45, 8)],
+)
+def test_the_band_holds_at_its_ends_too(n, start, rise, steps):
+    """At the least, a quarter, half, three quarters and at the most; ``steps``: with ties."""
+    rng = np.random.default_rng(n)
+    at, trials = np.array([0.001, 0.25, 0.5, 0.75, 1.0]), 200
+    held, width = np.zeros(5), np.zeros(5)
+    for _ in range(trials):
+        x = rng.random(n)
+        if steps:
+            x = np.ceil(steps * x) / steps
+        low, high = monotone_band(x, rng.random(n) < start + rise * x, at)
+        held += (low <= start + rise * at) & (start + rise * at <= high)
+        width += high - low
+    assert (held / trials >= 0.93).all()
+    # Each limit is that of 2 n^(2/3) rows, over which the curve rises.
+    window = min(1, 2 * n ** (-1 / 3))
+    assert width[2] / trials < 5 * 0.5 / np.sqrt(n * window) + rise * window
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_band_of_a_flat_curve_holds_where_labels_are_most_and_least_confident(classes):
+    held = np.zeros(2)
+    for seed in range(30):
+        planted = flat(seed, 200, classes=classes)
+        curve = audit(planted.val, planted.y, pool=planted.pool, replicates=50).numbers.curve
+        held += [curve.low[end] <= 0.75 <= curve.high[end] for end in (0, -1)]
+        assert (np.array(curve.low) <= curve.alpha).all()
+        assert (np.array(curve.alpha) <= curve.high).all()
+        assert (np.diff([curve.low, curve.high]) >= 0).all()
+    assert (held >= 27).all()
+
+
+def test_the_band_of_a_single_margin_is_the_exact_interval():
+    right = np.arange(60) % 3 > 0
+    (before, low, beyond), (first, high, last) = monotone_band(
+        np.full(60, 0.5), right, np.array([0.4, 0.5, 0.6])
+    )
+    exact = binomtest(40, 60).proportion_ci()
+    assert (before, low, beyond) == pytest.approx((0, exact.low, exact.low))
+    assert (first, high, last) == pytest.approx((exact.high, exact.high, 1))
+
+
+def test_the_band_does_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(0)
+    x, right = rng.integers(0, 30, 400) / 30, rng.random(400) < 0.7
+    at, order = np.linspace(-0.1, 1.1, 41), rng.permutation(400)
+    np.testing.assert_array_equal(
+        monotone_band(x, right, at), monotone_band(x[order], right[order], at)
+    )
+
+
+@pytest.mark.parametrize("decimals", [1, 8])
+def test_the_auc_of_margins_agrees_with_scikit_learn(decimals):
+    rng = np.random.default_rng(0)
+    x = rng.random(200).round(decimals)
+    right = rng.random(200) < 0.5 + 0.4 * x
+    found = margin_auc(x, right)
+    assert found.value == pytest.approx(roc_auc_score(right, x))
+    assert found.low < found.value < found.high
+    assert margin_auc(x, np.ones(200, bool)) is None
+    assert margin_auc(x, np.zeros(200, bool)) is None
+
+
+def test_the_interval_of_the_auc_holds():
+    rng = np.random.default_rng(0)
+    # Of margins that are uniform and right with chance 0.75 - rise / 2 + rise * margin.
+    for rise in (0.0, 0.4):
+        truth, held = 0.5 + rise / (12 * 0.75 * 0.25), 0
+        for _ in range(300):
+            x = rng.random(200)
+            found = margin_auc(x, rng.random(200) < 0.75 - rise / 2 + rise * x)
+            held += found.low <= truth <= found.high
+        assert 0.92 <= held / 300 <= 0.98
 
 
 def test_distance_is_the_largest_gap_of_the_distribution_functions():

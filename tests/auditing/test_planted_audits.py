@@ -16,9 +16,18 @@ from noisyteacher.auditing import Interval, audit
 from noisyteacher.auditing.findings import find
 from noisyteacher.auditing.gold_comparison import GoldComparison
 from noisyteacher.auditing.recommend import recommend
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import Calibrated, Consistency, GoldOnly, Method, SLaM, Vanilla, parse
+from noisyteacher.methods import (
+    Calibrated,
+    Consistency,
+    GoldOnly,
+    Method,
+    SLaM,
+    TaylorCE,
+    Vanilla,
+    parse,
+)
 
 
 def look(planted, **more):
@@ -220,7 +229,9 @@ def test_a_val_that_is_too_small():
     assert "there are too few gold rows" in advice(result)
     assert result.recommendation.val_rows >= 160
     told = next(f.text for f in result.findings if f.code == "small_val")
-    assert "too few to tell how reliable the alpha curve is" in told
+    half = result.numbers.curve.band_width / 2
+    assert half > 0.25
+    assert f"known only to within ±{half:.2f}" in told
 
 
 def test_a_teacher_that_only_guesses():
@@ -248,6 +259,45 @@ def test_a_teacher_that_never_doubts():
     assert "hard_labels" in codes(result)
     assert "all its labels deserve the same trust" in advice(result)
     assert "margins show where" not in advice(result)
+    assert "blind_margins" not in codes(result)
+
+
+def test_margins_that_show_which_labels_are_wrong():
+    for seed in range(10):
+        result = look(teachers.calibrated(seed, n=300))
+        assert "and its margins show where" in advice(result)
+        assert "blind_margins" not in codes(result)
+
+
+def test_margins_that_do_not_show_which_labels_are_wrong():
+    found = [look(teachers.flat(seed)) for seed in range(20)]
+    blind = [result for result in found if "blind_margins" in codes(result)]
+    assert len(blind) >= 17
+    assert sum("margins show where" in advice(result) for result in found) <= 2
+    for result in blind:
+        assert "The teacher's margins do not show which of its labels are wrong" in " ".join(
+            result.warnings
+        )
+        assert result.recommendation.method == TaylorCE(2)
+        assert not result.recommendation.slam_helps
+        assert "the teacher's margins do not show which of its labels are wrong" in advice(result)
+        assert "Use SLaM" not in advice(result)
+
+
+def test_too_few_gold_rows_to_tell_whether_margins_show_which_labels_are_wrong():
+    found = [look(teachers.flat(seed, n=120, right=0.93)) for seed in range(10)]
+    unknown = [result for result in found if "blind_margins" not in codes(result)]
+    assert len(unknown) >= 7
+    for result in unknown:
+        assert "too few to tell whether its margins show where" in advice(result)
+        assert result.recommendation.method == Consistency(SLaM())
+
+
+def test_classes_show_which_labels_are_wrong_where_margins_do_not():
+    result = look(teachers.flat(n=1_000, right=(0.5, 0.9, 0.9, 0.9)))
+    assert {"classes_differ", "blind_margins"} <= codes(result)
+    assert "and the class that it names shows where" in advice(result)
+    assert result.recommendation.method == Consistency(SLaM(hard=True, per_class=True))
 
 
 def test_the_advice_is_for_what_the_student_reads():
@@ -298,6 +348,40 @@ def test_without_a_pool_v_stands_in():
     assert codes(result) == {"no_pool", "calibrated"}
     assert result.numbers.drift is None
     assert result.numbers.trust.rows == 1_000
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [teachers.calibrated(), teachers.flat(), teachers.flat(right=0.3), teachers.broken_class()],
+)
+def test_without_a_pool_nothing_else_is_said_about_one(planted):
+    result = audit(planted.val, planted.y, replicates=50)
+    told = [finding.text for finding in result.findings if finding.code != "no_pool"]
+    assert not [text for text in [*told, advice(result)] if "pool" in text.lower()]
+    lines = result.summary().split("Findings")[0].replace("no pool", "")
+    assert "pool" not in lines
+    assert "pool" in look(planted).summary().split("Findings")[0]
+
+
+def test_a_single_class_with_few_gold_rows():
+    planted = teachers.flat(n=400)
+    few = np.flatnonzero((planted.y != 0) | (np.cumsum(planted.y == 0) <= 5))
+    told = " ".join(f.text for f in audit(planted.val[few], planted.y[few]).findings)
+    assert "1 of 4 classes has fewer than 10 gold rows" in told
+
+
+def test_students_do_not_learn_from_pool_rows_that_are_gold_rows():
+    x, y, probs = teachers.with_inputs(n=700, teacher_right=0.8)
+    gold, pool, both = slice(0, 100), slice(100, 700), np.r_[100:700, 0:40]
+
+    def compare(rows):
+        return audit(
+            probs[gold], y[gold], pool=probs[rows], inputs=x[gold], pool_inputs=x[rows]
+        ).numbers.comparison
+
+    with pytest.warns(NoisyTeacherWarning, match="40 pool examples are also among the gold rows"):
+        found = compare(both)
+    assert found == compare(pool)
 
 
 def test_top_classes_only_ask_for_more_when_the_shortlist_is_longer():

@@ -85,6 +85,22 @@ def test_json_with_a_comparison_of_texts(folder):
     assert told == [compared["verdict"]]
 
 
+def test_pool_texts_that_are_gold_texts_are_left_out_of_the_comparison(folder, tmp_path):
+    header, *lines = (folder / "texts.csv").read_text().splitlines()
+    texts = [line.split(",")[1] for line in lines[:300]]
+    others = [f"r{i},{text} and more" for i, text in enumerate(texts, 400)]
+    copies = [f"r{i},{text}" for i, text in enumerate(texts[:50], 700)]
+    compared = []
+    for name, pool in (("apart.csv", others), ("copied.csv", others + copies)):
+        write(tmp_path / name, header, lines[:300] + pool)
+        arguments = ("--gold", folder / "gold.csv", "--inputs", tmp_path / name)
+        result = run(folder / "labels", *arguments, *FAST, "--json")
+        compared.append(json.loads(result.stdout)["numbers"]["comparison"])
+    assert "50 pool examples are also among the gold rows" in result.stderr
+    assert compared[0] == compared[1]
+    assert compared[0]["student"] is not None
+
+
 def test_a_label_column_among_the_inputs_is_no_feature(folder):
     arguments = (folder / "val", "--gold", folder / "gold.csv")
     numbers = run_json(*arguments, "--inputs", folder / "numbers.csv")["numbers"]

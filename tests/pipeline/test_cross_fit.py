@@ -28,8 +28,8 @@ from noisyteacher.pipeline import (
     DistillSettings,
     Unfinished,
     gather,
-    load_student,
     linear_run,
+    load_student,
     run_distill,
     save_student,
 )

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import isotonic_regression
-from scipy.stats import chi2, norm
+from scipy.stats import beta, chi2, norm, rankdata
 
-from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval, percentiles
+from noisyteacher.auditing.bootstrap import (
+    LEVEL,
+    Bootstrap,
+    Interval,
+    interval,
+    share_interval,
+)
 from noisyteacher.auditing.quality import RowSummary, ValReading
 from noisyteacher.noise.isotonic import fit_step_isotonic, step_value
 from noisyteacher.noise.teacher_noise import MIN_CLASS_ROWS
 
 _GRID_POINTS = 101
-# Isotonic bands shrink like n^(-1/2) where the curve is a step and like n^(-1/3) where it rises.
+# The band shrinks like its windows, n^(-1/3), and like n^(-1/2) where all rows have one margin.
 _SLOWEST, _FASTEST = 1 / 3, 1 / 2
 _FEW_GOLD_ROWS = 10
 _ROWS_PER_STRATUM = 50
@@ -38,7 +44,7 @@ class ValGroup:
 class AlphaCurve:
     """alpha(x) against the margin, before the lower bound, with a pointwise 95% band.
 
-    The bootstrap of an isotonic fit is a guide to its spread, not an exact interval.
+    ``monotone_band`` says how the band is made; it also contains the estimate.
     """
 
     margin: list[float]  # percentiles of the pool's margins
@@ -49,6 +55,7 @@ class AlphaCurve:
     val_groups: list[ValGroup]  # what the curve was fitted to, up to 20 groups
     band_width: float  # mean over the pool of high - low
     rows_to_halve_band: int  # how many rows V should have for a band half as wide
+    auc: Interval | None  # whether margins tell right labels from wrong ones, as in margin_auc
 
 
 @dataclass(frozen=True)
@@ -128,13 +135,11 @@ def fit_alpha_curve(
         return [float(alpha @ pool_at_knot / len(pool_margin)), float(bound), float(worth)]
 
     value = fits.fit(np.ones(len(margin)))
-    drawn_curves, drawn_numbers = [], []
-    for weights in bootstrap.weights():
-        for weight in weights:
-            drawn = fits.fit(weight)
-            drawn_curves.append(drawn[at_grid])
-            drawn_numbers.append(pool_numbers(drawn))
-    low, high = percentiles(np.array(drawn_curves))
+    drawn_numbers = [
+        pool_numbers(fits.fit(weight)) for weights in bootstrap.weights() for weight in weights
+    ]
+    low, high = monotone_band(margin, right, grid)
+    low, high = np.minimum(low, value[at_grid]), np.maximum(high, value[at_grid])
     width = float((high - low) @ pool_share)
     names = ("mean_alpha", "share_at_lower_bound", "effective_labels")
     numbers = {
@@ -143,7 +148,7 @@ def fit_alpha_curve(
             names, pool_numbers(value), np.array(drawn_numbers).T, strict=True
         )
     }
-    wanted = len(margin) * _growth_to_halve(fits, at_grid, pool_share, width, bootstrap)
+    wanted = len(margin) * _growth_to_halve(margin, right, grid, pool_share)
     curve = AlphaCurve(
         margin=grid.tolist(),
         alpha=value[at_grid].tolist(),
@@ -153,26 +158,78 @@ def fit_alpha_curve(
         val_groups=_grouped(margin, right),
         band_width=width,
         rows_to_halve_band=_two_digits(wanted),
+        auc=margin_auc(margin, right),
     )
     return curve, numbers
 
 
+def monotone_band(
+    margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"], at: Float[np.ndarray, " g"]
+) -> Float[np.ndarray, "2 g"]:
+    """Pointwise 95% limits at increasing margins, if the chance to be right never falls with them.
+
+    Labels of smaller margins are then right no more often, so the lower limit for a window of rows
+    that ends at a margin holds at this margin too; the upper limit is that of a window that begins
+    there. Both are Clopper and Pearson's. A window has 2 n^(2/3) rows, which balances the spread of
+    their mean with the rise of the curve within them. It has fewer near the ends, where a limit is
+    therefore far away, and more where margins are equal, because it takes all rows of a margin or
+    none. Isotonic regression of the limits makes them non-decreasing. A running maximum of the
+    lower limit and minimum of the upper one would be narrower, but would hold too rarely, because
+    they pick the most extreme of many windows.
+    """
+    order = np.argsort(margin)
+    margin, rows = margin[order], len(margin)
+    hits = np.concatenate([[0], np.cumsum(right[order])])
+    window = min(rows, int(np.ceil(2 * rows ** (2 / 3))))
+    stop = np.searchsorted(margin, at, side="right")
+    start = np.searchsorted(margin, margin[np.maximum(stop - window, 0)])
+    low = _exact_limit((1 - LEVEL) / 2, hits[stop] - hits[start], stop - start)
+    start = np.searchsorted(margin, at)
+    stop = np.searchsorted(margin, margin[np.minimum(start + window, rows) - 1], side="right")
+    wrong = stop - start - (hits[stop] - hits[start])
+    high = 1 - _exact_limit((1 - LEVEL) / 2, wrong, stop - start)
+    return np.stack([isotonic_regression(limit).x for limit in (low, high)])
+
+
+def _exact_limit(
+    level: float, hits: Int[np.ndarray, " g"], rows: Int[np.ndarray, " g"]
+) -> Float[np.ndarray, " g"]:
+    """Clopper and Pearson's lower limit of a share; 0 without hits."""
+    limit = beta.ppf(level, np.maximum(hits, 1), rows - np.maximum(hits, 1) + 1)
+    return np.where(hits > 0, limit, 0.0)
+
+
 def _growth_to_halve(
-    fits: StepFits,
-    at_grid: Int[np.ndarray, " g"],
+    margin: Float[np.ndarray, " n"],
+    right: Bool[np.ndarray, " n"],
+    grid: Float[np.ndarray, " g"],
     pool_share: Float[np.ndarray, " g"],
-    width: float,
-    bootstrap: Bootstrap,
 ) -> float:
-    """How many times larger V should be, from how the band widens when a quarter of V is drawn."""
-    quarter = replace(
-        bootstrap, draws=max(1, bootstrap.rows // 4), replicates=min(bootstrap.replicates, 200)
-    )
-    drawn = [fits.fit(weight)[at_grid] for weights in quarter.weights() for weight in weights]
-    low, high = percentiles(np.array(drawn))
-    wider = float((high - low) @ pool_share)
-    rate = np.log(wider / width) / np.log(4) if width > 0 and wider > 0 else _FASTEST
+    """How many times larger V should be, from how much wider the bands of its quarters are."""
+
+    def width(rows: Int[np.ndarray, " m"]) -> float:
+        low, high = monotone_band(margin[rows], right[rows], grid)
+        return float((high - low) @ pool_share)
+
+    order = np.argsort(margin, kind="stable")
+    quarters = [width(order[first::4]) for first in range(min(4, len(order)))]
+    rate = np.log(np.mean(quarters) / width(order)) / np.log(4)
     return float(2 ** (1 / np.clip(rate, _SLOWEST, _FASTEST)))
+
+
+def margin_auc(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> Interval | None:
+    """The share of pairs of a right and a wrong label in which the right one's margin is larger.
+
+    The area under the ROC curve: 0.5 where margins tell nothing; None where all labels are right
+    or all are wrong. The interval is Wilson's for as many rows as would vary as much as the
+    statistic of Mann and Whitney does where margins tell nothing.
+    """
+    hits, rows = int(right.sum()), len(right)
+    wrong = rows - hits
+    if not hits or not wrong:
+        return None
+    above = rankdata(margin)[right].sum() - hits * (hits + 1) / 2
+    return share_interval(above / (hits * wrong), max(1, round(3 * hits * wrong / (rows + 1))))
 
 
 def _grouped(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> list[ValGroup]:

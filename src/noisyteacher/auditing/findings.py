@@ -17,9 +17,9 @@ MISCALIBRATED = 0.03
 _SURE_WIDTHS = 0.66  # half a 99% interval in widths of a 95% one: 2.58 / (2 x 1.96)
 CLASSES_DIFFER = 0.03
 NEARLY_PERFECT = 0.97
-FEWEST_ROWS, WIDEST_BAND = 100, 0.3
+FEWEST_ROWS, WIDEST_BAND = 100, 0.5
+TELLING = 0.65  # AUC of margins; below it, alpha hardly rises
 NEARLY_ALL = 0.95
-_FEW_ROWS = 50
 MANY_UNREACHABLE = 0.2
 
 
@@ -74,21 +74,25 @@ def _about_ids(numbers: Numbers) -> Iterator[Finding]:
 
 
 def _about_val(numbers: Numbers) -> Iterator[Finding]:
-    rows, band = numbers.val_rows, numbers.curve.band_width
     if too_small(numbers):
-        # Resampling a few dozen rows hardly changes the curve, so its band would look narrow.
-        known = (
-            "which is too few to tell how reliable the alpha curve is. Use a few hundred."
-            if rows < _FEW_ROWS
-            else f"so the alpha curve is known only to within ±{band / 2:.2f}. About "
-            f"{numbers.curve.rows_to_halve_band} rows would halve that."
+        yield _warning(
+            "small_val",
+            f"The teacher was measured on only {numbers.val_rows} gold rows, so the alpha curve is "
+            f"known only to within ±{numbers.curve.band_width / 2:.2f}. About "
+            f"{numbers.curve.rows_to_halve_band} rows would halve that.",
         )
-        yield _warning("small_val", f"The teacher was measured on only {rows} gold rows, {known}")
     if all_alike(numbers):
         yield _warning(
             "hard_labels",
             "All labels are equally confident, so nothing distinguishes reliable labels from "
             "unreliable ones. If the teacher gives probabilities, store them.",
+        )
+    elif margins_tell(numbers) is False and numbers.curve.auc is not None:
+        yield _warning(
+            "blind_margins",
+            "The teacher's margins do not show which of its labels are wrong: of a right and a "
+            f"wrong label, the right one has the larger margin {numbers.curve.auc:.0%} of the "
+            "time; by chance it would be 50%.",
         )
     if numbers.drift is None:
         yield _note(
@@ -215,8 +219,9 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
     if per_class.few_gold:
         yield _note(
             "few_gold",
-            f"{len(per_class.few_gold)} of {numbers.num_classes} classes have fewer than 10 gold "
-            f"rows, too few to judge them: {first_few(per_class.few_gold)}.",
+            f"{len(per_class.few_gold)} of {numbers.num_classes} classes "
+            f"{'has' if len(per_class.few_gold) == 1 else 'have'} fewer than 10 gold rows, which "
+            f"is too few to judge by: {first_few(per_class.few_gold)}.",
         )
 
 
@@ -233,13 +238,13 @@ def _about_worth(numbers: Numbers) -> Iterator[Finding]:
         yield _warning(
             "nothing_trusted",
             "SLaM would trust hardly any label: alpha is at its lower bound for "
-            f"{trust.share_at_lower_bound:.0%} of the pool.",
+            f"{trust.share_at_lower_bound:.0%} of {numbers.pool_name}.",
         )
     if trust.unreachable_share > MANY_UNREACHABLE:
         yield _warning(
             "unreachable_k",
-            f"For {trust.unreachable_share:.0%} of the pool, the shortlist would be longer than "
-            f"the {numbers.stored} stored classes. Store more classes per row.",
+            f"For {trust.unreachable_share:.0%} of {numbers.pool_name}, the shortlist would be "
+            f"longer than the {numbers.stored} stored classes. Store more classes per row.",
         )
 
 
@@ -255,6 +260,14 @@ def too_small(numbers: Numbers) -> bool:
 def all_alike(numbers: Numbers) -> bool:
     """Whether all labels are equally confident, as one-hot ones are."""
     return numbers.curve.margin[0] == numbers.curve.margin[-1]
+
+
+def margins_tell(numbers: Numbers) -> bool | None:
+    """Whether margins tell right labels from wrong ones; None where V is too small to say."""
+    auc = numbers.curve.auc
+    if auc is not None and auc.low > 0.5:
+        return True
+    return None if auc is None or auc.high >= TELLING or too_small(numbers) else False
 
 
 def temperature_helps(numbers: Numbers) -> bool:

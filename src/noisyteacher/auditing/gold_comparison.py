@@ -21,7 +21,7 @@ from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
 from noisyteacher.choose.linear_choice import choose_linear, default_methods, linear_candidates
 from noisyteacher.choose.verdict import ENOUGH_GOLD, gold_verdict, is_no_gain, verdict
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, counted, first_few, warn
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.input_format import fit_format
@@ -112,16 +112,23 @@ def compare_with_gold(
     Args:
         given: the inputs.
         val: teacher labels of V's labeled rows.
-        pool: teacher labels of the pool; rows without inputs take no part.
+        pool: teacher labels of the pool; rows without inputs, or with those of a gold row, take
+            no part.
     """
     if len(val) < LEAST_ROWS:
         raise InputError(
             f"{len(val)} gold rows are too few to compare students on; use at least {LEAST_ROWS}, "
             "or leave out the inputs."
         )
+    known = len(given.gold_y)  # rows of A come first, and no teacher label of theirs is used
     pool_inputs, pool_labels = _with_both(given, pool)
     joined = _joined([part for part in (given.gold, given.val, pool_inputs) if part is not None])
-    known = len(given.gold_y)  # rows of A come first, and no teacher label of theirs is used
+    groups = input_groups(joined)
+    if pool_labels is not None:
+        new = _not_among_gold(groups, known + len(given.y), pool_labels.ids)
+        pool_labels = pool_labels.take(pool_labels.ids[new]) if new.any() else None
+        kept = np.concatenate([np.ones(known + len(given.y), bool), new])
+        joined, groups = take_rows(joined, np.flatnonzero(kept)), groups[kept]
     labels = val if pool_labels is None else join_labels([val, pool_labels])
     truth = np.concatenate([given.gold_y, given.y, np.full(len(labels) - len(val), -1)])
     ids = np.arange(len(truth))
@@ -136,7 +143,7 @@ def compare_with_gold(
         judges,
         replace(labels, ids=labeled),
         len(val.classes),
-        groups=input_groups(joined),
+        groups=groups,
     )
     taught = pool_labels is not None
     methods = default_methods(sp.issparse(features)) if taught else (GoldOnly(),)
@@ -169,6 +176,21 @@ def _with_both(
     if not len(both):
         return None, None
     return take_rows(given.pool, both), pool.take(given.pool_ids[both])
+
+
+def _not_among_gold(groups: np.ndarray, gold: int, ids: np.ndarray) -> np.ndarray:
+    """(p,) bool: the pool's rows whose inputs no gold row has; warns of the others.
+
+    ``groups`` holds the ``gold`` rows first, then the pool's.
+    """
+    copies = np.isin(groups[gold:], groups[:gold])
+    if copies.any():
+        warn(
+            "Left out of the pool, because the gold rows have the same inputs: "
+            f"{counted(int(copies.sum()), 'example')} ({first_few(ids[copies].tolist())}).",
+            stacklevel=5,
+        )
+    return np.asarray(~copies)
 
 
 def _joined(parts: list[AuditInputs]) -> AuditInputs:

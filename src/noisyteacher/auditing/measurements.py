@@ -30,7 +30,7 @@ from noisyteacher.noise.saving import lowest_alpha
 
 @dataclass(frozen=True)
 class Numbers:
-    """The measurements; intervals are 95% bootstrap intervals over the rows of V."""
+    """The measurements; their 95% intervals are over the rows of V."""
 
     teacher: str | None
     num_classes: int
@@ -48,6 +48,11 @@ class Numbers:
     per_class: PerClass
     leakage: Leakage
     comparison: GoldComparison | None  # None without inputs
+
+    @property
+    def pool_name(self) -> str:
+        """What the numbers of the pool are about, in a sentence."""
+        return "the pool" if self.pool_rows else "the gold rows"
 
 
 @dataclass(frozen=True)

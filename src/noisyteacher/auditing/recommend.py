@@ -28,6 +28,10 @@ _SHIFTED = (
     "The gold rows are not like the pool, so alpha(x) carries over only if equal margins mean "
     "equal trust in both. Draw the gold rows at random from the pool, and audit again."
 )
+_BLIND = (
+    f"{_UNLIKELY}: the teacher's margins do not show which of its labels are wrong, so SLaM would "
+    "discount all labels alike. A robust loss needs no noise model."
+)
 _NARROW = 0.005  # a band that is shown as 0.00
 _MISCALIBRATED = {"overconfident", "underconfident", "miscalibrated"}
 
@@ -54,9 +58,12 @@ def recommend(
     numbers: Numbers, findings: Sequence[Finding], kind: str | None = None
 ) -> Recommendation:
     """The best guess that the numbers and the findings allow, for inputs of ``kind``."""
-    against = list(_reasons_against(numbers))
-    k, k_reason = _shortlist(numbers)
     per_class = found.curves_differ(numbers)
+    against = list(_reasons_against(numbers))
+    codes = {finding.code for finding in findings}
+    if "blind_margins" in codes and not against and not per_class:
+        against = [(TaylorCE(2), _BLIND)]
+    k, k_reason = _shortlist(numbers)
     slam = SLaM(
         hard=per_class,
         lower_bound=numbers.lower_bound,
@@ -69,7 +76,6 @@ def recommend(
     reasons = [reason for _, reason in against]
     if not against:
         reasons = [*_reasons_for(numbers, kind, per_class), k_reason, _MIX_FORM]
-    codes = {finding.code for finding in findings}
     if codes & {"shifted", "shifted_classes"}:
         reasons.append(_SHIFTED)
     calibration = codes & {"calibrated", *_MISCALIBRATED}
@@ -104,8 +110,9 @@ def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
     if found.nothing_trusted(numbers):
         yield (
             Calibrated(),
-            f"{_UNLIKELY}: alpha is at its lower bound for nearly all of the pool, where a label "
-            "names a shortlist at best. Calibrated labels pass on what the teacher does know.",
+            f"{_UNLIKELY}: alpha is at its lower bound for nearly all of {numbers.pool_name}, "
+            "where a label names a shortlist at best. Calibrated labels pass on what the teacher "
+            "does know.",
         )
     if found.is_leaked(numbers):
         yield (
@@ -129,15 +136,13 @@ def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
 
 def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterator[str]:
     trust = numbers.trust
-    where = (
-        "all its labels deserve the same trust"
-        if found.all_alike(numbers)
-        else "its margins show where"
+    worth = (
+        f" The pool's {trust.rows} labels are worth about {trust.effective_labels.value:.0f} gold "
+        "labels."
     )
     yield (
         f"Use SLaM, because the teacher is wrong on {1 - numbers.quality.accuracy.value:.1%} of "
-        f"the gold rows, and {where}. The pool's {trust.rows} labels are worth about "
-        f"{trust.effective_labels.value:.0f} gold labels."
+        f"the gold rows{_where_wrong(numbers, per_class)}.{worth if numbers.pool_rows else ''}"
     )
     if kind == "table":
         yield (
@@ -171,9 +176,19 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
             )
     yield (
         f"With lower_bound={numbers.lower_bound:g}, alpha is at this bound for "
-        f"{trust.share_at_lower_bound.value:.0%} of the pool. At 0.5 such labels hardly influence "
-        "the student; below 0.5 they would push it away from the teacher."
+        f"{trust.share_at_lower_bound.value:.0%} of {numbers.pool_name}. At 0.5 such labels hardly "
+        "influence the student; below 0.5 they would push it away from the teacher."
     )
+
+
+def _where_wrong(numbers: Numbers, per_class: bool) -> str:
+    if found.all_alike(numbers):
+        return ", and all its labels deserve the same trust"
+    if found.margins_tell(numbers):
+        return ", and its margins show where"
+    if per_class:
+        return ", and the class that it names shows where"
+    return ", which are too few to tell whether its margins show where"
 
 
 def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
@@ -207,7 +222,7 @@ def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
         return (
             "level",
             f'Set k="level", one length of shortlist for all rows, because k(x) lies beyond the '
-            f"{numbers.stored} stored classes for {unreachable:.0%} of the pool.",
+            f"{numbers.stored} stored classes for {unreachable:.0%} of {numbers.pool_name}.",
         )
     return (
         "auto",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
 from noisyteacher.auditing.bootstrap import Bootstrap
-from noisyteacher.auditing.findings import Finding, find
+from noisyteacher.auditing.findings import Finding, all_alike, find
 from noisyteacher.auditing.gold_comparison import AuditInputs, GoldInputs, read_inputs
 from noisyteacher.auditing.measurements import Case, Numbers, measure
 from noisyteacher.auditing.recommend import Recommendation, recommend
@@ -92,11 +93,11 @@ def _plain(value: Any) -> Any:
 
 
 def audit(
-    labels: LabelsOrProbs,
+    labels: LabelsOrProbs | str | Path,
     y: Any,
     ids: Any = None,
     *,
-    pool: LabelsOrProbs | None = None,
+    pool: LabelsOrProbs | str | Path | None = None,
     inputs: Any = None,
     gold_ids: Any = None,
     gold_y: Any = None,
@@ -111,8 +112,8 @@ def audit(
     """Measure a teacher on V and say whether, and how, to distill it.
 
     Args:
-        labels: what the teacher said: TeacherLabels, or probabilities (n, L). Rows that are not
-            V's or A's are the pool, unless ``pool`` is given.
+        labels: what the teacher said: TeacherLabels, the path of a label store, or probabilities
+            (n, L). Rows that are not V's or A's are the pool, unless ``pool`` is given.
         y: the true classes of V, (v,), as numbers or class names.
         ids: the ids of V's rows, (v,); by default all rows of ``labels`` are V, in their order.
             Rows that the teacher did not label do not measure it, with a warning.
@@ -134,6 +135,7 @@ def audit(
         raise InputError(f'kind must be "text", "image" or "table", not {kind!r}.')
     if str(lower_bound) == ONE_OVER_K:
         raise InputError(f"An audit's lower_bound must be a number, not {lower_bound!r}.")
+    labels, pool = _opened(labels), None if pool is None else _opened(pool)
     store = _as_labels(labels)
     truth = class_numbers(y, store.classes)
     val_ids = store.ids if ids is None else unique_ids(ids)
@@ -193,6 +195,10 @@ def have_teacher_label(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
             stacklevel=4,
         )
     return found
+
+
+def _opened(given: LabelsOrProbs | str | Path) -> LabelsOrProbs:
+    return TeacherLabels.open(given, extras=()) if isinstance(given, str | Path) else given
 
 
 def _as_labels(labels_or_probs: LabelsOrProbs, first_id: int = 0) -> TeacherLabels:
@@ -273,7 +279,7 @@ def _heading(numbers: Numbers) -> Iterator[str]:
     pool = f"{numbers.pool_rows} pool rows" if numbers.pool_rows else "no pool"
     stored = f"{kept} of {numbers.num_classes} classes stored"
     yield f"{numbers.val_rows} gold rows, {pool}, {stored}"
-    yield f"(in brackets: 95% intervals from {numbers.replicates} bootstrap samples of gold rows)"
+    yield "(in brackets: 95% intervals)"
 
 
 def _quality(numbers: Numbers) -> Iterator[str]:
@@ -304,11 +310,13 @@ def _quality(numbers: Numbers) -> Iterator[str]:
 
 def _trust(numbers: Numbers) -> Iterator[str]:
     curve, trust = numbers.curve, numbers.trust
-    yield "alpha by margin, from the least to the most confident label of the pool"
+    yield f"alpha by margin, from the least to the most confident label of {numbers.pool_name}"
     for at in np.linspace(0, len(curve.margin) - 1, _MARGINS_SHOWN).round().astype(int).tolist():
         value, low, high = (column[at] for column in (curve.alpha, curve.low, curve.high))
         bar = "#" * round(30 * value)
         yield f"  {curve.margin[at]:.3f}  {value:.2f} ({low:.2f} to {high:.2f})  {bar}"
+    if curve.auc is not None and not all_alike(numbers):
+        yield _line("AUC of the margins", f"{curve.auc:.2f}")
     whose = "pool" if numbers.pool_rows else "gold"
     yield _line(f"{whose} at the lower bound", f"{trust.share_at_lower_bound:.1%}")
     yield _line("mean alpha", f"{trust.mean_alpha:.3f}")
@@ -319,11 +327,12 @@ def _trust(numbers: Numbers) -> Iterator[str]:
 def _classes(numbers: Numbers) -> Iterator[str]:
     seen = [c for c in numbers.per_class.classes if c.gold_rows or c.predicted_rows]
     worst = sorted(seen, key=lambda c: 2.0 if c.precision is None else c.precision)
-    head = f"{'class':<20}{'gold':>5}{'predicted':>11}{'precision':>11}{'recall':>8}{'pool':>7}"
-    yield f"{head}  confused with"
+    head = f"{'class':<20}{'gold':>5}{'predicted':>11}{'precision':>11}{'recall':>8}"
+    yield f"{head}{'pool' if numbers.pool_rows else '':>7}  confused with"
     for c in worst[:_CLASSES_SHOWN]:
         counts = f"{_shortened(c.name):<20}{c.gold_rows:>5}{c.predicted_rows:>11}"
-        shares = f"{_percent(c.precision):>11}{_percent(c.recall):>8}{_percent(c.pool_share):>7}"
+        pool = _percent(c.pool_share if numbers.pool_rows else None)
+        shares = f"{_percent(c.precision):>11}{_percent(c.recall):>8}{pool:>7}"
         yield f"{counts}{shares}  {_shortened(c.confused_with or '', _CONFUSED_SHOWN)}".rstrip()
     if len(seen) > _CLASSES_SHOWN:
         yield f"and {len(seen) - _CLASSES_SHOWN} more classes, of higher precision"

@@ -179,8 +179,8 @@ def _wilson(share: float, rows: int) -> dict[str, float]:
 
 
 def draw_shortlists(numbers: dict[str, Any]) -> Chart:
-    """The distribution of k(x) over the pool."""
-    trust = numbers["trust"]
+    """The distribution of k(x) over the pool, or over the gold rows where no pool was given."""
+    trust, whose = numbers["trust"], "the pool" if numbers["pool_rows"] else "the gold rows"
     rows = sorted((int(k), count) for k, count in trust["k_rows"].items())
     points = [{"k": k, "rows": n, "share": n / trust["rows"]} for k, n in rows]
     # Few sizes are drawn as bars of their own; hundreds as a histogram's thin ones.
@@ -191,7 +191,7 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
     base = alt.Chart(data(points))
     drawn = (base.mark_bar() if few else base.mark_bar(width=3)).encode(
         x=x,
-        y=alt.Y("share:Q", title="share of the pool", axis=alt.Axis(format="%")),
+        y=alt.Y("share:Q", title=f"share of {whose}", axis=alt.Axis(format="%")),
         color=alt.value("var(--c1)"),
         tooltip=[alt.Tooltip("k:Q"), alt.Tooltip("rows:Q"), alt.Tooltip("share:Q", format=".1%")],
     )
@@ -200,10 +200,10 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
     return Chart(
         "Size of the shortlist: k(x)",
         f"How many of the teacher's first classes are needed to contain the true one with a "
-        f"chance of {numbers['threshold']:.0%}. The median over the pool is {trust['k_median']:g}.",
+        f"chance of {numbers['threshold']:.0%}. The median over {whose} is {trust['k_median']:g}.",
         finished(drawn, 240),
         Table(
-            "k(x) over the pool",
+            f"k(x) over {whose}",
             ("k", "rows", "share"),
             [(str(p["k"]), str(p["rows"]), f"{p['share']:.1%}") for p in points[:60]],
         ),
