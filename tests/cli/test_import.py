@@ -72,6 +72,8 @@ def test_answers_of_an_llm(tmp_path: Path) -> None:
         "bad_lines": 0,
         "off_list_but_kept": 1,
         "unmatched": {"Mixed": 1},
+        "rejected_naming": 0,
+        "named_in_rejected": {},
         "never_named": [],
         "rejected_file": str(listed),
     }
@@ -315,3 +317,75 @@ def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
         "Lines without a label: 1 of 10 (1 error).",
         f"These examples are listed in {tmp_path / 'labels.rejected.jsonl'}.",
     ]
+
+
+def test_rejected_answers_that_contain_the_name_of_a_class_are_counted(tmp_path: Path) -> None:
+    said = ["World"] * 20 + ["Sports", "Not World, sci_tech maybe", "Is it SPORTS?", "Business"]
+    path = tmp_path / "a.jsonl"
+    rows = [{"id": number, "response": text} for number, text in enumerate(said)]
+    rows += [{"id": 90 + n, "response": "Neither Sports nor a sportsman"} for n in range(2)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.warns(NoisyTeacherWarning, match="No answer names 'Sci/Tech'"):
+        result = run(path, *NEWS, "--out", tmp_path / "labels", ANY)
+    told = "4 rejected answers contain the name of a class, most often 'Sports'."
+    assert told in result.stdout.splitlines()
+    with pytest.warns(NoisyTeacherWarning, match="No answer names 'Sci/Tech'"):
+        summary = printed(path, *NEWS, "--out", tmp_path / "again", ANY)
+    assert summary["rejected_naming"] == 4
+    assert summary["named_in_rejected"] == {"Sports": 3, "World": 1, "Sci/Tech": 1}
+
+
+def test_off_list_labels_of_a_table_are_left_out_on_demand(tmp_path: Path) -> None:
+    path, out = tmp_path / "off.csv", tmp_path / "labels"
+    path.write_text("id,label,confidence\n7,joy,0.9\n8,fear,0.8\n9,JOY,0.5\n10,I am sorry,1\n")
+    options = ("--classes", "joy,anger", "--label-column", "label", "--out", out)
+    options += ("--confidence-column", "confidence")
+    told = refused(path, *options)
+    assert "'fear', 'I am sorry', which are not among the teacher's classes 'joy', 'anger'" in told
+    assert told.endswith(" Use --allow-rejected to leave the rows with such labels out.")
+    result = run(path, *options, ANY)
+    listed = out.with_name("labels.rejected.jsonl")
+    assert result.stdout.splitlines()[2:4] == [
+        "Rows left out because their label is not a class: 2.",
+        f"These examples are listed in {listed}.",
+    ]
+    labels = TeacherLabels.open(out)
+    assert labels.ids.tolist() == [7, 9]
+    np.testing.assert_allclose(labels.probs, [[0.9, 0.1], [0.5, 0.5]], atol=1e-3)
+    assert [json.loads(line) for line in listed.read_text().splitlines()] == [
+        {"id": 8, "line": 2, "answer": "fear"} | (same := _off_list(path)),
+        {"id": 10, "line": 4, "answer": "I am sorry"} | same,
+    ]
+    summary = printed(path, *options, ANY, "--overwrite")
+    assert (summary["rejected"], summary["rejected_file"]) == ({"off-list": 2}, str(listed))
+    path.write_text("id,label,confidence\n7,joy,0.9\n8,anger,0.8\n")
+    assert "rejected" not in printed(path, *options, ANY, "--overwrite")
+    assert not listed.exists()
+
+
+def _off_list(path: Path) -> dict[str, object]:
+    return {"file": str(path), "reason": "off-list", "kept": False}
+
+
+def test_labels_without_any_class_stay_an_error(tmp_path: Path) -> None:
+    path, out = tmp_path / "off.csv", ("--out", tmp_path / "labels", ANY)
+    path.write_text("id,label\n7,fear\n8,hope\n")
+    told = refused(path, "--classes", "joy,anger", *out)
+    assert "has the labels 'fear', 'hope', which are not among" in told
+    assert "--allow-rejected needs --classes" in refused(path, *out)
+    path.write_text("id,label\n7,0\n8,1\n")
+    with pytest.warns(NoisyTeacherWarning, match=r"are numbers: 0 is taken for 'joy'|Hard labels"):
+        assert printed(path, "--classes", "joy,anger", *out)["rows"] == 2
+
+
+def test_columns_taken_for_classes_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("id,cat,dog,cost\n1,0.9,0.1,0.0013\n2,0.3,0.7,0.0013\n")
+    never = "No row has its highest probability in 'cost'; if that is not a class, name the classes"
+    with pytest.warns(NoisyTeacherWarning, match=never):
+        result = run(path, "--out", tmp_path / "a")
+    found = "The classes are those found in the table: 'cat', 'dog', 'cost'; use --classes"
+    assert found in result.stdout
+    result = run(path, "--classes", "dog,cat", "--out", tmp_path / "b")
+    assert result.exit_code == 0
+    assert "The classes are those found" not in result.stdout

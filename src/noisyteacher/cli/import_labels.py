@@ -144,7 +144,8 @@ def import_labels(
         bool,
         option(
             ANSWERS,
-            "Write the store even if more than a tenth of the answers name no class.",
+            "Write the store even if more than a tenth of the answers name no class. In tables"
+            " with one label per row: leave out rows whose label is not one of --classes.",
             "--allow-rejected",
         ),
     ] = False,
@@ -183,6 +184,7 @@ def import_labels(
         read_ids,
         rejected_path,
     )
+    from noisyteacher.labels.importers.llm_rows import RejectedList
 
     one_label = label_column is not None or confidence_column is not None
     names = None if classes is None else parse_classes(classes)
@@ -194,14 +196,14 @@ def import_labels(
             choices=choices,
             answer_key=answer_key,
             write_synonyms=write_synonyms,
-            allow_rejected=allow_rejected,
+            allow_rejected=allow_rejected and kind != "table",
         )
     _check_options(kind, list_column, one_label)
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; add --overwrite to replace it.")
     id_values = None if ids is None else read_ids(ids)
     settings = ImportSettings(logits, int_ids, k, teacher, revision, temperature)
-    answers = None
+    answers, left_out = None, 0
     if kind == "answers":
         if names is None:
             raise InputError(
@@ -223,32 +225,50 @@ def import_labels(
             )
         labels = answers.labels
     elif kind == "table":
-        labels = import_table(
-            files,
-            ids=id_values,
-            id_column=id_column,
-            list_column=list_column,
-            label_column=label_column,
-            confidence_column=confidence_column,
-            classes=names,
-            settings=settings,
-        )
+        with (
+            RejectedList(rejected_path(out) if allow_rejected else None) as listed,
+            _with_way_out(allow_rejected),
+        ):
+            labels = import_table(
+                files,
+                ids=id_values,
+                id_column=id_column,
+                list_column=list_column,
+                label_column=label_column,
+                confidence_column=confidence_column,
+                classes=names,
+                off_list=listed if allow_rejected else None,
+                settings=settings,
+            )
+            listed.commit()
+            left_out = listed.lines
     else:
         given = None if names is None else tuple(names)
         labels = import_array(files[0], ids=id_values, classes=given, settings=settings)
     labels.save(out, overwrite=overwrite)
-    if answers is None:
+    if answers is None and not left_out:
         rejected_path(out).unlink(missing_ok=True)  # of the store that was replaced
-    summary = _summary(out, labels, answers)
+    summary = _summary(out, labels, answers, left_out)
+    # A table of labels has its own note of the classes that it found.
+    found = kind == "table" and names is None and bool((labels.topk_logprob[:, 0] < 0).any())
     if json:
         typer.echo(orjson.dumps(summary).decode())
     else:
         typer.echo(_in_words(summary))
+        if found:
+            told = f"The classes are those found in the table: {first_few(labels.classes, 10)}"
+            typer.echo(f"{told}; use --classes to name them.")
         say_next("noisyteacher", "audit", out, "--gold", "GOLD")
     if summary.get("never_named"):
         warn(
             f"No answer names {first_few(summary['never_named'])}; if the LLM used other words for "
             "it, give them as synonyms in a .json file for --classes."
+        )
+    never = [name for name, count in summary["rows_per_class"].items() if not count]
+    if found and never:
+        warn(
+            f"No row has its highest probability in {first_few(never)}; if that is not a class, "
+            "name the classes with --classes."
         )
 
 
@@ -299,6 +319,18 @@ def _check_options(kind: str, list_column: str | None, one_label: bool) -> None:
 
 
 @contextmanager
+def _with_way_out(allow_rejected: bool) -> Iterator[None]:
+    """Add to the error about labels that are no classes how to leave them out."""
+    try:
+        yield
+    except InputError as error:
+        if allow_rejected or "not among the teacher's classes" not in str(error):
+            raise
+        told = f"{error} Use --allow-rejected to leave the rows with such labels out."
+        raise InputError(told) from error
+
+
+@contextmanager
 def _reading(files: list[Path], quiet: bool) -> Iterator[Callable[[int, int], None]]:
     from noisyteacher.core.progress import ProgressDisplay
 
@@ -315,7 +347,9 @@ def _reading(files: list[Path], quiet: bool) -> Iterator[Callable[[int, int], No
         yield on_block
 
 
-def _summary(out: Path, labels: TeacherLabels, answers: LlmImport | None) -> dict[str, Any]:
+def _summary(
+    out: Path, labels: TeacherLabels, answers: LlmImport | None, left_out: int
+) -> dict[str, Any]:
     import numpy as np
 
     from noisyteacher.labels.importers import rejected_path
@@ -328,8 +362,10 @@ def _summary(out: Path, labels: TeacherLabels, answers: LlmImport | None) -> dic
         "rows_per_class": dict(zip(labels.classes, counts, strict=True)),
         "teacher": labels.teacher,
     }
+    listed = rejected_path(out)
+    if left_out:
+        summary |= {"rejected": {"off-list": left_out}, "rejected_file": str(listed)}
     if answers is not None:
-        listed = rejected_path(out)
         summary |= {
             "lines": answers.lines,
             "understood": answers.rules,
@@ -340,6 +376,8 @@ def _summary(out: Path, labels: TeacherLabels, answers: LlmImport | None) -> dic
             "bad_lines": answers.bad,
             "off_list_but_kept": answers.off_list,
             "unmatched": dict(list(answers.unmatched.items())[:_SHOWN]),
+            "rejected_naming": answers.rejected_naming,
+            "named_in_rejected": answers.named_in_rejected,
             "never_named": list(answers.never_named),
             "rejected_file": str(listed) if listed.exists() else None,
         }
@@ -356,6 +394,10 @@ def _in_words(summary: dict[str, Any]) -> str:
         f"Most likely class: {shares}{more}.",
     ]
     if "lines" not in summary:
+        if "rejected" in summary:
+            count = summary["rejected"]["off-list"]
+            lines.append(f"Rows left out because their label is not a class: {count}.")
+            lines.append(f"These examples are listed in {summary['rejected_file']}.")
         return "\n".join(lines)
     rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
     lines.append(
@@ -383,6 +425,10 @@ def _in_words(summary: dict[str, Any]) -> str:
     if summary["unmatched"]:
         common = ", ".join(f"{text!r} ({count})" for text, count in summary["unmatched"].items())
         lines.append(f"Most frequent answers without a class: {common}.")
+    if summary["rejected_naming"]:
+        count, most = summary["rejected_naming"], next(iter(summary["named_in_rejected"]))
+        told = "answer contains" if count == 1 else "answers contain"
+        lines.append(f"{count} rejected {told} the name of a class, most often {most!r}.")
     if summary["off_list_but_kept"]:
         count = summary["off_list_but_kept"]
         lines.append(f"Answers without a class, labeled by their log-probabilities: {count}.")

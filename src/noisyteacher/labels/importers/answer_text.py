@@ -18,6 +18,7 @@ no class: the reason is then "refused", "empty answer", "cut off", "negated", "a
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -123,7 +124,7 @@ class AnswerReader:
         answer_key: str | None = None,
     ) -> None:
         self._spellings = Spellings(classes)
-        self._prose = Prose(self._spellings)
+        self._prose = Prose(self._spellings, itertools.chain(*classes.values()))
         self._key = answer_key
         self._options = {} if first_choice is None else self._count_on(first_choice)
 
@@ -268,7 +269,8 @@ class AnswerReader:
         ]
         if not matches:
             return None
-        if RETRACTIONS & set(re.findall(r"\w+", text[matches[-1].end() :].lower())):
+        rest = text[matches[-1].end() :]
+        if RETRACTIONS & set(re.findall(r"\w+", rest.lower())) and self._prose.retracts(rest):
             return Reading(AMBIGUOUS)
         found = [(match[1].lower(), match[2]) for match in matches]
         final = [value for key, value in found if "final" in key]

@@ -31,6 +31,7 @@ from noisyteacher.io.formats import (
     no_garbage,
     raw_lines,
 )
+from noisyteacher.io.spelling import plain
 from noisyteacher.labels.importers.answer_lines import (
     LONGEST_REMEMBERED,
     SHAPE_ERRORS,
@@ -38,6 +39,7 @@ from noisyteacher.labels.importers.answer_lines import (
 )
 from noisyteacher.labels.importers.answer_text import CUT_OFF, EMPTY, REFUSED
 from noisyteacher.labels.importers.answers import Remembered
+from noisyteacher.labels.importers.common_names import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
 from noisyteacher.labels.importers.prose import OFF_LIST
@@ -75,6 +77,8 @@ class LlmImport:
     rules: dict[str, int] = field(default_factory=dict)  # lines with a label, by rule
     unmatched: dict[str, int] = field(default_factory=dict)  # the commonest answers without one
     repeated: int = 0  # ids with several answers
+    rejected_naming: int = 0  # lines without a label that contain the name of a class
+    named_in_rejected: dict[str, int] = field(default_factory=dict)  # the commonest such names
 
     @property
     def mostly_missing(self) -> int:
@@ -167,6 +171,11 @@ def _blocks(path: Path) -> Iterator[RawLines]:
     yield from raw_lines(path)
 
 
+def _spaced(text: str) -> str:
+    """The words of a text with spaces around each, so that whole words can be looked for."""
+    return f" {' '.join(WORD.findall(plain(text)))} "
+
+
 class _Reader:
     """Goes through the lines, one at a time, and keeps count."""
 
@@ -193,6 +202,9 @@ class _Reader:
         self._told: Counter[tuple[str, tuple[int, ...]]] = Counter()  # rules and classes named
         self._rejected: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
+        self._contained: Counter[str] = Counter()  # class names in rejected answers
+        self._naming = 0
+        self._spaced = {_spaced(name): name for name in names if WORD.search(name)}
         self._lines = self._bad = self._off_list = 0
 
     def read(self, path: Path, on_block: Callable[[int, int], None] | None) -> None:
@@ -337,6 +349,10 @@ class _Reader:
             short = text.strip()[:_LONGEST_COUNTED]
             if short in self._answers or len(self._answers) < _COUNTED_ANSWERS:
                 self._answers[short] += 1
+            words = _spaced(text)
+            inside = [name for spaced, name in self._spaced.items() if spaced in words]
+            self._contained.update(inside)
+            self._naming += bool(inside)
         self._listed.add(name, path, number, reason, text)
 
     def _skip(self, path: Path, number: int, problem: str) -> None:
@@ -391,6 +407,8 @@ class _Reader:
             rules=dict(rules.most_common()),
             unmatched=self.unmatched(),
             repeated=repeated,
+            rejected_naming=self._naming,
+            named_in_rejected=dict(self._contained.most_common(_SHOWN)),
         )
 
     def why_nothing(self) -> str:

@@ -156,7 +156,7 @@ class RejectedList:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._lines = 0
+        self.lines = 0  # so far
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._open = ExitStack()
@@ -178,13 +178,13 @@ class RejectedList:
             "kept": kept,
         }
         self._file.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
-        self._lines += 1
+        self.lines += 1
 
     def commit(self) -> None:
         """Put the list in its place; an empty one removes what an earlier import left there."""
         if self._path is None:
             return
-        if not self._lines:
+        if not self.lines:
             self._path.unlink(missing_ok=True)
             return
         self._file.flush()

@@ -17,6 +17,7 @@ from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import (
     ClassAnswers,
     clean_classes,
+    is_unknown,
     label_numbers,
     label_texts,
     labeled_rows,
@@ -26,6 +27,8 @@ from noisyteacher.io.columns import is_list, numbers_in
 from noisyteacher.io.formats import line_blocks
 from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
 from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
+from noisyteacher.labels.importers.llm_rows import RejectedList
+from noisyteacher.labels.importers.prose import OFF_LIST
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
 TEACHER_COLUMNS = (
@@ -166,6 +169,33 @@ def read_labeled(
             "the probability of the label, and not always that of the same class."
         )
     return LabeledRows(kept, spread(y, confidence, len(known)), known)
+
+
+def on_list_rows(
+    table: Any,
+    ids: npt.NDArray[Any],
+    column: str,
+    classes: ClassAnswers,
+    where: str,
+    listed: RejectedList,
+) -> npt.NDArray[np.int64]:
+    """(m,) the rows whose label in ``column`` is a class or empty; the others are ``listed``.
+
+    If there is no class among the labels, they may be numbers or booleans that stand for the
+    classes, and all rows stay.
+    """
+    told, names = f"{where}: the column {column!r}", tuple(classes)
+    different = label_texts(table[column].unique(), told)
+    used = [text for text in different if text is not None and not is_unknown(text, names)]
+    spellings = Spellings(classes)
+    strange = {text for text in used if text not in names and spellings.find(text) == NO_CLASS}
+    if not strange or len(strange) == len(used):
+        return np.arange(table.num_rows)
+    texts = label_texts(table[column], told)
+    for row, (name, text) in enumerate(zip(ids.tolist(), texts, strict=True), 1):
+        if text in strange:
+            listed.add(name, Path(where), row, OFF_LIST, text or "")
+    return np.flatnonzero([text not in strange for text in texts])
 
 
 def spread(

@@ -32,12 +32,14 @@ from noisyteacher.io.user_tables import (
     read_table,
 )
 from noisyteacher.labels.checks import ArrayLike
+from noisyteacher.labels.importers.llm_rows import RejectedList
 from noisyteacher.labels.importers.one_label import (
     PROBABILITY_COLUMNS,
     TEACHER_COLUMNS,
     holds_lists,
     is_json_table,
     label_column_of,
+    on_list_rows,
     read_labeled,
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
@@ -178,6 +180,7 @@ def import_table(
     label_column: str | None = None,
     confidence_column: str | None = None,
     classes: ClassAnswers | None = None,
+    off_list: RejectedList | None = None,
     settings: ImportSettings | None = None,
 ) -> TeacherLabels:
     """Read the rows of one or more tables.
@@ -191,7 +194,8 @@ def import_table(
     ``label``, ``prediction`` or the like. The label has the probability in ``confidence_column``,
     by default ``confidence``, ``probability`` or ``score`` where that holds numbers from 0 to 1,
     and the other classes share the rest; without one it has all. The classes are ``classes``, or
-    the labels that there are.
+    the labels that there are. Rows with a label that is not one of ``classes`` are left out and
+    listed in ``off_list``; without such a list they are an error.
     """
     where, settings = name_files(paths), settings or ImportSettings()
     keys, named = candidates(id_column, ID_COLUMNS), label_column is not None
@@ -216,10 +220,20 @@ def import_table(
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
     if label_column is not None:
         find_column("label", label_column, (), table.column_names, where)
+        if off_list is not None and classes is None:
+            raise InputError("--allow-rejected needs --classes, which names the labels to keep.")
+        if off_list is not None and classes is not None:
+            rows = on_list_rows(table, ids, label_column, classes, where, off_list)
+            table, ids = table.take(pa.array(rows)), ids[rows]
         said = read_labeled(
             table, ids, label_column, confidence_column, classes, where, found=not named
         )
         return settings.make(ids[said.kept], said.probs, said.classes, where=where)
+    if off_list is not None:
+        raise InputError(
+            "--allow-rejected can only be used with answers of an LLM and with tables that have "
+            "one label per row."
+        )
     values, names = _probabilities(
         _without_ids(table, keys), list_column, classes, where, logits=settings.logits
     )

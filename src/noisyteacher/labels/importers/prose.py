@@ -12,16 +12,21 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from noisyteacher.io.spelling import NO_CLASS, Spellings, bare
+from noisyteacher.io.spelling import NO_CLASS, Spellings
+from noisyteacher.labels.importers.common_names import (
+    CLAUSE_END,
+    WORD,
+    CommonNames,
+    stands_as_answer,
+)
 from noisyteacher.labels.importers.prose_words import (
     AFTER_AS,
     BREAKS,
     CONDITIONS,
-    CONTRASTS,
     DENIALS,
     FRAME,
     JOINING,
@@ -51,9 +56,14 @@ _SURE = re.compile(
 )
 _LIST_MARKS = re.compile(r"^[ \t]*(?:\d+[.)]|[-*•>#]+)[ \t]+", re.MULTILINE)
 
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*[+#]*")
+# "Is it X?", "Y or X?": the question mark is not that of a class called "X?".
+_ASKS = re.compile(
+    r"(?:^|[.!?\n])\W*(?:is|are|could|would|should|can|does|might)\b[^.!?\n]*\Z"
+    r"|\b(?:(?:is|could|would|should|can|might|does)\s+(?:it|this|that)|whether)\b[^.!?\n]*\Z"
+    r"|\bor\W+\Z",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(r"[.!?\n]")
-_CLAUSE_END = re.compile(r"[.!?\n,;:—–()\[\]{}|=→⇒>]|\s-+\s")
 _LIST_GAP = re.compile(r"[\s,/&|;+*•\"'`“”‘’]*\Z")
 _LIST_SIGN = re.compile(r"[,/&|;+\n]")
 
@@ -73,6 +83,7 @@ class _Unit(NamedTuple):
     label: int
     start: int
     end: int
+    common: bool = False  # the class is called by common words
 
 
 @dataclass
@@ -95,11 +106,13 @@ class _Clause:
 
 
 class Prose:
-    """Reads sentences about L classes."""
+    """Reads sentences about L classes, which are called by any of the ``answers``."""
 
-    def __init__(self, spellings: Spellings) -> None:
+    def __init__(self, spellings: Spellings, answers: Iterable[str]) -> None:
         self._spellings = spellings
-        self._common = FRAME | JOINING | NEGATIONS | REASONS | CONTRASTS | BREAKS
+        listed = list(answers)
+        self._common = CommonNames(listed)
+        self._with_mark = {spellings.find(answer) for answer in listed if answer.endswith("?")}
 
     def read(self, text: str) -> Said:
         """The classes that the text names."""
@@ -110,8 +123,10 @@ class Prose:
             if len(text) > _LONGEST:
                 return Said((), OFF_LIST)
         units = list(self._units(text))
-        if all(unit.label == NO_CLASS for unit in units):
-            return self._leading_word(text)
+        if all(unit.label == NO_CLASS or unit.common for unit in units):
+            lead = self._leading_word(text)
+            if lead.classes or all(unit.label == NO_CLASS for unit in units):
+                return lead
         line = self._line_of_its_own(text)
         if line is not None:
             return line
@@ -123,25 +138,33 @@ class Prose:
         """A class called by a common word, if the text begins with it: "Yes, because ..."."""
         lead = re.match(r"([^,.:;!?\n—–]+)[,.:!\n—–]", text.strip())
         label = NO_CLASS if lead is None else self._spellings.find(lead[1])
-        words = _WORD.findall(text.lower())
+        words = WORD.findall(text.lower())
         others = {self._spellings.find(word) for word in words} - {label, NO_CLASS}
-        if lead is None or label == NO_CLASS or others or RETRACTIONS & set(words) or "?" in text:
+        retracted = bool(RETRACTIONS & set(words)) and self.retracts(text)
+        if lead is None or label == NO_CLASS or others or retracted or "?" in text:
             return Said((), OFF_LIST)
         return Said((label,), words=lead[1])
 
     def _sort(self, text: str, units: list[_Unit]) -> _Reading:
-        return _Reading(list(_clauses(units, text)), text, self._spellings)
+        return _Reading(list(_clauses(units, text)), text, self._spellings, self._common)
+
+    def retracts(self, text: str) -> bool:
+        """Whether a text behind an answer takes it back."""
+        clauses = _clauses(list(self._units(text)), text)
+        return any(_retracts(clause, self._common) for clause in clauses)
 
     def _units(self, text: str) -> Iterator[_Unit]:
-        words = list(_WORD.finditer(text))
+        words = list(WORD.finditer(text))
         first = 0
         while first < len(words):
             most = min(first + self._spellings.most_words + 1, len(words))
             for last in range(most, first, -1):
                 start, end = words[first].start(), words[last - 1].end()
-                label = self._mention(text[start:end])
+                label, common = self._mention(text, start, end)
                 if label != NO_CLASS:
-                    yield _Unit(text[start:end], label, start, end)
+                    mark = label in self._with_mark and text[end : end + 1] == "?"
+                    behind = end + (mark and not _ASKS.search(text[:start]))
+                    yield _Unit(text[start:end], label, start, behind, common)
                     first = last
                     break
             else:
@@ -149,16 +172,19 @@ class Prose:
                 yield _Unit(word[0].lower(), NO_CLASS, word.start(), word.end())
                 first += 1
 
-    def _mention(self, text: str) -> int:
-        # Names of one letter, numbers, and words such as "no" and "other" say too little in a
-        # sentence to be read as classes there.
-        if len(text) < 2 or not any(map(str.isalpha, text)) or "\n" in text:
-            return NO_CLASS
-        if all(word in self._common for word in bare(text).split()):
-            return NO_CLASS
-        if re.search(r"[.!?;:](?=\s)", text):
-            return NO_CLASS
-        return self._spellings.find(text)
+    def _mention(self, text: str, start: int, end: int) -> tuple[int, bool]:
+        """The class that some words name, and whether they are common words."""
+        words = text[start:end]
+        if "\n" in words:
+            return NO_CLASS, False
+        if self._common.is_common(words):
+            named = self._common.holds(words) and stands_as_answer(text, start, end)
+            return self._spellings.find(words) if named else NO_CLASS, True
+        if len(words) < 2 or not any(map(str.isalpha, words)):
+            return NO_CLASS, False
+        if re.search(r"[.!?;:](?=\s)", words):
+            return NO_CLASS, False
+        return self._spellings.find(words), False
 
     def _line_of_its_own(self, text: str) -> Said | None:
         """A class that is the whole first or last line, with its explanation in the others."""
@@ -180,6 +206,8 @@ class Prose:
         if label in reading.denied:
             return Said((), NEGATED)
         if others or reading.asserted.keys() - {label} or reading.retracted:
+            return Said((), AMBIGUOUS)
+        if self._common.is_common(line) and reading.strays() - {label}:
             return Said((), AMBIGUOUS)
         return Said((label,), words=line)
 
@@ -204,7 +232,7 @@ def _clauses(units: list[_Unit], text: str) -> Iterator[_Clause]:
         clause.units.append(unit)
         until = units[number + 1].start if number + 1 < len(units) else len(text)
         gap = text[unit.end : until]
-        if _CLAUSE_END.search(gap):
+        if CLAUSE_END.search(gap):
             clause.gap = gap
             yield clause
             ended = _SENTENCE_END.search(gap) is not None
@@ -230,23 +258,34 @@ def _opens(word: str, following: _Unit | None, clause: _Clause) -> bool:
     return word in LATE_REASONS and clause.units[-1].text in NOUNS
 
 
+def _retracts(clause: _Clause, common: CommonNames) -> bool:
+    words = set(clause.words)
+    if words & common.retractions:
+        return True
+    if clause.aside or not words & common.doubtful:
+        return False
+    return words <= FRAME | JOINING | BREAKS | NEGATIONS | common.doubtful
+
+
 class _Reading:
     """What the clauses of a text assert, deny and mention."""
 
-    def __init__(self, clauses: list[_Clause], text: str, spellings: Spellings) -> None:
+    def __init__(
+        self, clauses: list[_Clause], text: str, spellings: Spellings, common: CommonNames
+    ) -> None:
         self.asserted: dict[int, str] = {}
         self.denied: set[int] = set()
         self.mentioned: set[int] = set()
         self.retracted = self._asked = False
         self._text, self._names, self._spellings = text, spellings.names, spellings
-        self._clauses = clauses
+        self._clauses, self._common = clauses, common
+        self._common_asserted = False
         self._quiet = True  # whether no clause so far tells anything but classes
         self._listed = True  # whether nothing but lists of classes stands between the classes
         denying = False
         for number, clause in enumerate(clauses):
             denying = self._take(clause, denying, number)
-            known = FRAME | JOINING | BREAKS | NEGATIONS
-            silent = all(word in known or word.endswith("n't") for word in clause.words)
+            silent = all(word in common.plain or word.endswith("n't") for word in clause.words)
             self._quiet &= silent or clause.aside
 
     def _take(self, clause: _Clause, denying: bool, number: int) -> bool:
@@ -258,7 +297,7 @@ class _Reading:
             # "Obviously not" takes back what was said; "it does not mention politics" does not.
             back = negated and all(word in FRAME or word in NEGATIONS for word in words)
             self.retracted |= back or " ".join(words) in DENIALS
-            self.retracted |= bool(RETRACTIONS & set(words))
+            self.retracted |= _retracts(clause, self._common)
             self.mentioned |= {label for label in (self._find(clause),) if label != NO_CLASS}
             return False if clause.after_break or not negated else denying
         # "Not Sports, World or Business" denies all three.
@@ -275,10 +314,11 @@ class _Reading:
         if self._states(clause, number):
             for unit in named:
                 self.asserted.setdefault(unit.label, unit.text)
+                self._common_asserted |= unit.common
             self._note_gap(clause, number)
         else:
             self.mentioned |= labels
-            self.retracted |= bool(RETRACTIONS & set(words))
+            self.retracted |= _retracts(clause, self._common)
             self._asked |= "?" in clause.gap
         return False
 
@@ -290,7 +330,8 @@ class _Reading:
         """Whether a clause asserts the classes that it mentions."""
         words, later = clause.words, self._clauses[number + 1 :]
         earlier = self._clauses[number - 1] if number else None
-        if not all(word in FRAME or word in JOINING or word in BREAKS for word in words):
+        frame = self._common.frame
+        if not all(word in frame or word in JOINING or word in BREAKS for word in words):
             return False
         if "?" in clause.gap or self._attached(clause.named) or not self._joins(clause):
             return False
@@ -303,7 +344,8 @@ class _Reading:
         if words and all(word in THINGS for word in words):
             return False  # "World News" may be another class
         # A class alone within a tale may be a part of it, as in 'the title is "Oil: Business"'.
-        if not words and later and not self._quiet:
+        common = any(unit.common for unit in clause.named)
+        if not words and (later or common) and not self._quiet:
             return False
         return not any(self._is_a_thing(unit, clause) for unit in clause.named)
 
@@ -357,6 +399,10 @@ class _Reading:
         if self._asked:
             return Said((), AMBIGUOUS)
         others = self.mentioned - self.asserted.keys()
+        if self._common_asserted:
+            others |= self.strays() - self.asserted.keys()
+            if others or len(self.asserted) > 1:
+                return Said((), AMBIGUOUS)
         if len(self.asserted) == 1:
             ((label, words),) = self.asserted.items()
             return (
@@ -367,6 +413,11 @@ class _Reading:
         if not clean or len(self.asserted) == len(self._names):
             return Said((), AMBIGUOUS)
         return Said(tuple(sorted(self.asserted)))
+
+    def strays(self) -> set[int]:
+        """The classes called by common words that the text holds where no answer stands."""
+        words = {u.text for c in self._clauses for u in c.units if u.label == NO_CLASS}
+        return {self._spellings.find(word) for word in words} - {NO_CLASS}
 
     def _leads(self) -> bool:
         """Whether the text begins with the class alone, and goes on with an explanation."""
@@ -384,7 +435,7 @@ class _Reading:
             return Said((), AMBIGUOUS)
         units = [unit for clause in self._clauses for unit in clause.units]
         words = {unit.text for unit in units if unit.label == NO_CLASS}
-        doubts = CONTRASTS | NEGATIONS | CONDITIONS
+        doubts = self._common.contrasts | NEGATIONS | CONDITIONS
         doubtful = words & doubts or any(word.endswith("n't") for word in words)
         places = [number for number, unit in enumerate(units) if unit.label != NO_CLASS]
         if doubtful or len(places) != 1 or len(units) > _MOST_WORDS or "?" in self._text:
@@ -401,7 +452,7 @@ class _Reading:
         if self._attached([unit]) or not place:
             return False
         before, after = units[place - 1], units[place + 1] if place + 1 < len(units) else None
-        if after is not None and _CLAUSE_END.search(self._text[unit.end : after.start]):
+        if after is not None and CLAUSE_END.search(self._text[unit.end : after.start]):
             after = None
         placed = before.text in ("under", "into", "as", "it")
         if not placed and (after is None or after.text not in NOUNS - THINGS):

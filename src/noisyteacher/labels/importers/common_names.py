@@ -1,0 +1,94 @@
+"""Classes that are called by a common word: "other", "none", "question", "irony" or "3".
+
+In a sentence such a word names the class only where an answer stands, as in "This is other.",
+"other because ..." or "**other**". Elsewhere it is a word like any other; but it is no longer one
+of those that a plain statement may hold, or that cast doubt on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from noisyteacher.io.spelling import bare
+from noisyteacher.labels.importers.prose_words import (
+    BREAKS,
+    CONTRASTS,
+    FRAME,
+    JOINING,
+    NEGATIONS,
+    REASONS,
+    RETRACTIONS,
+)
+
+WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*[+#]*")
+CLAUSE_END = re.compile(r"[.!?\n,;:—–()\[\]{}|=→⇒>]|\s-+\s")
+_COMMON = FRAME | JOINING | NEGATIONS | REASONS | CONTRASTS | BREAKS
+_MARKED = re.compile(r"[*_`\"“]\Z"), re.compile(r"[*_`\"”]")
+_THE = re.compile(r"\b[Tt]he\s+\Z")  # "the Other category", but not "the other category"
+_KIND = re.compile(r"\s+(?:category|class|intent|label|section|topic)\b")
+# "-3", "v.3" and "non-irony" are other names.
+_WORD_BEGINS = re.compile(r"(?:\A|[\s(\[{>])[*_`\"'“‘]*\Z")
+_ANSWER_BEGINS = re.compile(
+    r"""(?:^(?:(?:or|and|but|so|then|therefore|thus|hence)\s+)*
+    |\b(?:is|be|as|it's|that's|say|choose|pick|select|go\ with|belongs\ to|into|under
+        |answer|category|class|intent|label|option|sentiment|topic)\s+)
+    (?:(?:not|a|an|clearly|certainly|definitely|obviously|surely|simply|indeed|very|most
+        |likely|probably|possibly|mostly|mainly|primarily|therefore|thus|best)\s+)*\Z""",
+    re.VERBOSE,
+)
+_ANSWER_ENDS = re.compile(
+    r"""[*_`"'”’]*(?:\s*\Z|\s*\n|[.,!?;:—–)\]}](?!\w)|\s+[-–—]+\s
+    |\s+(?:because|since|as|due|given|although|though|but|so|rather|instead|not|and\ not)\b)""",
+    re.VERBOSE,
+)
+
+
+class CommonNames:
+    """The words of these names, and what the lists of common words are without them.
+
+    Attributes:
+        words: those of the names that consist of common words only.
+        frame: the words of a plain statement; ``plain``: those and what joins and denies.
+        contrasts: those that cast doubt on it.
+        retractions: those that take it back.
+        doubtful: those that take it back only if nothing else is said: "but that is wrong", where
+            a class is called "wrong amount".
+    """
+
+    def __init__(self, answers: Iterable[str]) -> None:
+        spelled = [WORD.findall(bare(answer)) for answer in answers]
+        # Letters are read as choices only.
+        names = [words for words in spelled if _are_common(words) and "".join(words) not in "ai"]
+        alone = {words[0] for words in names if len(words) == 1}
+        self.words = frozenset(word for words in names for word in words)
+        self.frame, self.contrasts = FRAME - alone, CONTRASTS - alone
+        self.plain = self.frame | JOINING | BREAKS | NEGATIONS
+        self.doubtful = RETRACTIONS & {word for words in spelled for word in words}
+        self.retractions = RETRACTIONS - self.doubtful
+
+    def holds(self, text: str) -> bool:
+        """Whether the text may be one of these names."""
+        return self.words.issuperset(bare(text).split())
+
+    @staticmethod
+    def is_common(text: str) -> bool:
+        """Whether the text says too little in a sentence to be read as a class anywhere."""
+        return _are_common(bare(text).split())
+
+
+def _are_common(words: list[str]) -> bool:
+    return all(word in _COMMON for word in words) or (len(words) == 1 and words[0].isdigit())
+
+
+def stands_as_answer(text: str, start: int, end: int) -> bool:
+    """Whether the words from ``start`` to ``end`` stand where a sentence has its answer."""
+    before, after = text[:start], text[end:]
+    if _MARKED[0].search(before) and _MARKED[1].match(after):
+        return True
+    if text[start].isupper() and _THE.search(before) and _KIND.match(after):
+        return True
+    if not _WORD_BEGINS.search(before) or not _ANSWER_ENDS.match(after):
+        return False
+    clause = CLAUSE_END.split(before)[-1].rstrip("*_`\"'“‘").lstrip()
+    return _ANSWER_BEGINS.search(clause.lower()) is not None
