@@ -222,11 +222,14 @@ def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     ):
         after = f"; at that temperature {quality['after'][key]['value']:.3f}"
         found.append((name, _interval(quality["before"][key], ".3f") + after))
+    whose = "the pool" if numbers["pool_rows"] else "the gold rows"
     found += [
-        ("Mean α over the pool", _interval(trust["mean_alpha"], ".3f")),
-        ("Pool at the lower bound of α", _interval(trust["share_at_lower_bound"], ".1%")),
-        ("The pool is worth, in gold labels", _interval(trust["effective_labels"], ",.0f")),
+        (f"Mean α over {whose}", _interval(trust["mean_alpha"], ".3f")),
+        (f"Share of {whose} at the lower bound", _interval(trust["share_at_lower_bound"], ".1%")),
     ]
+    if numbers["pool_rows"]:
+        worth = _interval(trust["effective_labels"], ",.0f")
+        found.append(("The pool is worth, in gold labels", worth))
     if numbers.get("probe") is not None:  # of an audit that 0.1.0 made
         found.append(("Gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
     if numbers.get("comparison") is not None:
