@@ -290,9 +290,9 @@ def render(folder: Path) -> str:
             "\n## Official test rows\n\n"
             "The same with gold rows and pool from the training part and the data set's own test "
             "rows, the texts alone (`--official --seeds 1 --only trec emotion irony sst2`); "
-            f"{len(official)} cells, {len({row['seed'] for row in official})} seed. TREC's and "
-            "irony's test rows are drawn differently from their training rows, so the stated "
-            "accuracy, which holds for rows drawn like the gold rows, is off there.\n\n"
+            f"{len(official)} cells, {len({row['seed'] for row in official})} seed, so that the "
+            "cells of a set share one draw. The stated accuracy holds for rows drawn like the gold "
+            "rows; TREC's and irony's test rows are drawn differently.\n\n"
             + accuracy_table(official)
             + "\n\n"
             + honesty_table(official)
