@@ -51,14 +51,21 @@ def test_tfidf_by_hand() -> None:
 @pytest.mark.filterwarnings("ignore:Some texts have more than")
 def test_tfidf_options() -> None:
     assert Tfidf(max_features=2).fit(TEXTS).features == 2
-    assert "good film" in Tfidf().fit(TEXTS).vectorizer_.vocabulary_
+    assert "good film" in Tfidf(min_texts=1).fit(TEXTS).vectorizer_.vocabulary_
     indices, values = Tfidf(max_entries=2).fit_transform(TEXTS)
     assert indices.shape == values.shape == (4, 2)
-    wide = Tfidf(ngrams=(1, 1)).fit(TEXTS)
+    wide = Tfidf(ngrams=(1, 1), min_texts=1).fit(TEXTS)
     assert wide.transform(["bad"])[0].shape == (1, 4)  # as wide as the longest training text
     assert wide.transform(["good bad film plot end"])[0].shape == (1, 4)
     assert (values[3] == 0).all()  # single letters are no words
     assert (indices.dtype, values.dtype) == (torch.int64, torch.float32)
+
+
+def test_words_of_a_single_text_are_left_out_unless_no_others_are_there() -> None:
+    assert sorted(Tfidf().fit(TEXTS).vectorizer_.vocabulary_) == ["bad", "film", "good"]
+    assert Tfidf(min_texts=3).fit([*TEXTS, "film"]).features == 1
+    for texts in (["one text"], ["these words", "differ everywhere"]):
+        assert Tfidf().fit(texts).features == Tfidf(min_texts=1).fit(texts).features
 
 
 def test_one_pass_gives_the_same_as_two() -> None:
@@ -255,11 +262,11 @@ def test_bad_datasets() -> None:
 
 def test_a_text_that_loses_words_is_told() -> None:
     told = "more than 4 different words"
-    fitted = Tfidf(ngrams=(1, 1)).fit(TEXTS)
+    fitted = Tfidf(ngrams=(1, 1), min_texts=1).fit(TEXTS)
     with pytest.warns(NoisyTeacherWarning, match=told):
         assert fitted.transform(["good bad film plot end"])[0].shape == (1, 4)
     with pytest.warns(NoisyTeacherWarning, match=told):
-        Tfidf(max_entries=4).fit(TEXTS)
+        Tfidf(max_entries=4, min_texts=1).fit(TEXTS)
     with pytest.warns(NoisyTeacherWarning, match=told):
         HashedNgrams(max_entries=4).transform(TEXTS)
 

@@ -28,7 +28,7 @@ def students(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = MLP(3, 2, (4, 4))
     inputs = InputFormat("table", None, (0.0,) * 3, (1.0,) * 3)
     save_student(folder / "table", Student(table, table.build().state_dict(), ("a", "b"), inputs))
-    words = Tfidf().fit(["good film", "bad film", "good good bad"])
+    words = Tfidf(min_texts=1).fit(["good film", "bad film", "good good bad"])
     bag = BagLinear(words.features, 2)
     text = Student(bag, bag.build().state_dict(), ("a", "b"), InputFormat("text", words))
     save_student(folder / "text", text)

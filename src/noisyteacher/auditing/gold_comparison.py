@@ -188,7 +188,6 @@ def _not_among_gold(groups: np.ndarray, gold: int, ids: np.ndarray) -> np.ndarra
         warn(
             "Left out of the pool, because the gold rows have the same inputs: "
             f"{counted(int(copies.sum()), 'example')} ({first_few(ids[copies].tolist())}).",
-            stacklevel=5,
         )
     return np.asarray(~copies)
 

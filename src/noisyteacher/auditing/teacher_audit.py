@@ -192,7 +192,6 @@ def have_teacher_label(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
         warn(
             f"{len(missing)} of {len(ids)} gold ids have no teacher label and do not measure the "
             f"teacher: {first_few(missing)}.",
-            stacklevel=4,
         )
     return found
 

@@ -21,7 +21,7 @@ from noisyteacher.cli.common import (
     say_first,
     say_next,
 )
-from noisyteacher.core.errors import InputError, first_few, warn
+from noisyteacher.core.errors import InputError, UnknownLabelsError, first_few, warn
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
@@ -323,8 +323,8 @@ def _with_way_out(allow_rejected: bool) -> Iterator[None]:
     """Add to the error about labels that are no classes how to leave them out."""
     try:
         yield
-    except InputError as error:
-        if allow_rejected or "not among the teacher's classes" not in str(error):
+    except UnknownLabelsError as error:
+        if allow_rejected:
             raise
         told = f"{error} Use --allow-rejected to leave the rows with such labels out."
         raise InputError(told) from error

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 class InputError(ValueError):
     """Something the caller gave is wrong; the message is one sentence that says what and how."""
+
+
+class UnknownLabelsError(InputError):
+    """A table has labels that are no classes."""
 
 
 class MissingIdsError(InputError, KeyError):
@@ -22,9 +31,15 @@ class NoisyTeacherWarning(UserWarning):
     """The result stands, but the user should know something about it."""
 
 
-def warn(text: str, stacklevel: int = 3) -> None:
-    """Tell the user something about a result that stands."""
-    warnings.warn(text, NoisyTeacherWarning, stacklevel=stacklevel)
+def warn(text: str) -> None:
+    """Tell the user something about a result that stands, at the line that called this package."""
+    frame: FrameType | None = sys._getframe()
+    depth = ours = 1
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_PACKAGE):
+            ours = depth
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, NoisyTeacherWarning, stacklevel=ours + 1)
 
 
 def counted(number: int, noun: str) -> str:

@@ -72,7 +72,6 @@ def note_missing(path: object) -> None:
     warn(
         f"{path} was written by an earlier version, without a checksum: damage to it would go "
         "unnoticed.",
-        stacklevel=4,
     )
 
 

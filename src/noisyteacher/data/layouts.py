@@ -422,5 +422,5 @@ def _check_test(
     strange = [name for name in test if name not in classes]
     if strange:
         raise InputError(f"{folder} has classes that train/ lacks: {first_few(strange)}.")
-    if not any(test.values()) and any(_is_image(e.name) for e in os.scandir(folder)):
+    if not any(test.values()) and any(_is_image(e.name) for e in folder.iterdir()):
         raise InputError(f"{folder} holds images, not class folders; sort them into their classes.")

@@ -60,9 +60,10 @@ class Tfidf:
     """TF-IDF entries of the most frequent words and pairs of words, as rows of (index, value).
 
     Pairs know "not good" from "good": on IMDB every linear student gains one to two points by
-    them. ``sublinear`` counts a word that occurs c times as 1 + log c. Rows are zero-padded, as
-    wide as the longest training text asks for and at most ``max_entries``; a longer text keeps its
-    largest values, and a warning says so.
+    them. Words and pairs that fewer than ``min_texts`` of the training texts have are left out,
+    unless that would leave none. ``sublinear`` counts a word that occurs c times as 1 + log c. Rows
+    are zero-padded, as wide as the longest training text asks for and at most ``max_entries``; a
+    longer text keeps its largest values, and a warning says so.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class Tfidf:
         ngrams: tuple[int, int] = (1, 2),
         sublinear: bool = True,
         max_entries: int = 512,
+        min_texts: int = 2,
     ) -> None:
         self.max_features = max_features
         self.ngrams = ngrams
         self.sublinear = sublinear
         self.max_entries = max_entries
+        self.min_texts = min_texts
 
     def fit(self, texts: Sequence[str]) -> Tfidf:
         """Learn the vocabulary and its weights."""
@@ -84,12 +87,7 @@ class Tfidf:
 
     def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Both in one pass over the texts, which takes most of the time."""
-        vectorizer = self._vectorizer(max_features=self.max_features)
-        try:
-            matrix = vectorizer.fit_transform(texts)
-        except ValueError as error:
-            raise InputError(f"TF-IDF found no words in {len(texts)} texts.") from error
-        self.vectorizer_ = vectorizer
+        self.vectorizer_, matrix = self._fit(texts)
         longest = int(np.diff(matrix.indptr).max(initial=1))
         self.width_ = min(self.max_entries, longest)
         _warn_of_cut_texts(matrix, self.width_)
@@ -148,6 +146,15 @@ class Tfidf:
         made.vectorizer_.idf_ = np.array(idf, np.float64)
         made.vectorizer_.vocabulary_ = vocabulary
         return made
+
+    def _fit(self, texts: Sequence[str]) -> tuple[TfidfVectorizer, csr_matrix]:
+        for least in dict.fromkeys((min(self.min_texts, len(texts)), 1)):
+            vectorizer = self._vectorizer(max_features=self.max_features, min_df=least)
+            try:
+                return vectorizer, vectorizer.fit_transform(texts)
+            except ValueError:  # no words are left
+                continue
+        raise InputError(f"TF-IDF found no words in {len(texts)} texts.")
 
     def _vectorizer(self, **more: Any) -> TfidfVectorizer:
         return TfidfVectorizer(
@@ -280,7 +287,6 @@ def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
             f"Some texts have more than {width} different words and n-grams, the most that a row "
             "holds (the longest training text's number, or max_entries): of each, the "
             f"{width} largest values are kept.",
-            stacklevel=4,
         )
 
 

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError, first_few, warn
+from noisyteacher.core.errors import InputError, UnknownLabelsError, first_few, warn
 from noisyteacher.io.spelling import NO_CLASS, Spellings
 
 # Class name to its answers: the name itself first, then its synonyms.
@@ -180,7 +180,7 @@ def label_numbers(
         strange = [name for name in strange if name not in place]
     if strange:
         refuse_several(strange, classes, where)
-        raise InputError(
+        raise UnknownLabelsError(
             f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
             f"classes {first_few(classes, 10)}."
         )
@@ -209,7 +209,7 @@ def labeled_rows(
         raise InputError(f"{where} has no labels.")
     if len(known) < len(y):
         lost = first_few(ids[y < 0].tolist())
-        warn(f"{len(y) - len(known)} rows of {where} have no label and are left out: {lost}.", 4)
+        warn(f"{len(y) - len(known)} rows of {where} have no label and are left out: {lost}.")
     return known
 
 
@@ -257,7 +257,6 @@ def _warn_of_places(used: Sequence[str], classes: Sequence[str], where: str) -> 
     warn(
         f"The labels of {where} are numbers{'' if taken[0] == 0 else ', and none is 0'}: {told}"
         f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong.",
-        stacklevel=5,
     )
 
 

@@ -357,5 +357,4 @@ def _warn_of_probabilities(logits: Any) -> None:
         warn(
             "These logits look like probabilities: none is below 0, and rows sum to 1. Their "
             "softmax is nearly flat; give probabilities as such.",
-            stacklevel=4,
         )

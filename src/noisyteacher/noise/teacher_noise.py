@@ -194,7 +194,6 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             warn(
                 f"The teacher's top-{rows.stored} accuracy on V stays below the level "
                 f"{self.level}, and no more is stored: k is {rows.num_classes}, all classes.",
-                stacklevel=4,
             )
             return rows.num_classes
         return size
@@ -212,7 +211,6 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
             warn(
                 f"k(x) of {unreachable / len(rows):.1%} of the rows is not reached within the "
                 f"stored probabilities: they get k = {rows.num_classes}, all classes.",
-                stacklevel=4,
             )
         return k, unreachable
 
@@ -261,7 +259,6 @@ def _check_truth(y: ArrayLike | Tensor, rows: TeacherRows) -> Int[np.ndarray, " 
         warn(
             f"V has examples of class {only} only, so it cannot show how far labels of other "
             "classes can be trusted. Draw V at random from the pool.",
-            stacklevel=4,
         )
     return truth
 

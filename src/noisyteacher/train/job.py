@@ -250,7 +250,6 @@ class Problem:
             warn(
                 f"{len(strangers)} of {len(labels)} labeled ids are not in the data "
                 f"({first_few(strangers.tolist())}); they are left unused.",
-                stacklevel=4,
             )
 
     def _rows(self, val_role: ValRole) -> tuple[Rows, np.ndarray]:
