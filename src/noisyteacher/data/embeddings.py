@@ -8,7 +8,7 @@ pooled output, else its class token, else the mean of its last hidden state.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.frozen_encoder import FrozenEncoder
+from noisyteacher.data.text import Tfidf
+from noisyteacher.data.views import BagViews
 
 _MAX_LENGTH = 256
 _POOLINGS = {
@@ -28,6 +30,7 @@ _POOLINGS = {
     "pooling_mode_max_tokens": "max",
 }
 IMAGE_POOLINGS = ("features", "pooler", "cls", "mean")
+WITH_WORDS = "embeddings and words"
 
 
 class Embeddings(FrozenEncoder):
@@ -120,6 +123,56 @@ class Embeddings(FrozenEncoder):
         if path.is_file():
             return int(orjson.loads(path.read_bytes()).get("max_seq_length") or _MAX_LENGTH)
         return min(_MAX_LENGTH, int(getattr(self._config, "max_position_embeddings", _MAX_LENGTH)))
+
+
+class EmbeddingsAndWords:
+    """A featurizer of texts: a frozen encoder's vectors, and TF-IDF beside them.
+
+    Rows of (index, value): the first ``encoded`` indices are the vector's, the others words. An
+    encoder knows that words mean the same; words know what it never learned, and all of a long
+    text.
+    """
+
+    def __init__(self, encoder: Embeddings, words: Tfidf) -> None:
+        self.encoder, self.words = encoder, words
+
+    @property
+    def encoded(self) -> int:
+        """How long the encoder's vectors are."""
+        return self.encoder.features
+
+    @property
+    def features(self) -> int:
+        return self.encoded + self.words.features
+
+    @property
+    def fitted(self) -> bool:
+        return self.words.fitted
+
+    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Learn the vocabulary; the encoder learns nothing."""
+        return self._side_by_side(texts, self.words.fit_transform(texts))
+
+    def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """(n, m) int64 indices and (n, m) float32 values."""
+        return self._side_by_side(texts, self.words.transform(texts))
+
+    def _side_by_side(
+        self, texts: Sequence[str], bags: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        return join_words(self.encoder.transform(texts), *bags)
+
+    def views(self) -> BagViews:
+        return BagViews()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.encoder.to_json(), "kind": WITH_WORDS, "words": self.words.to_json()}
+
+
+def join_words(vectors: Tensor, indices: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors (n, d) and bags (n, m) as bags (n, d + m), the vectors first."""
+    own = torch.arange(vectors.shape[1]).expand(vectors.shape)
+    return torch.cat([own, indices + vectors.shape[1]], 1), torch.cat([vectors, values], 1)
 
 
 class ImageEmbeddings(FrozenEncoder):

@@ -12,7 +12,7 @@ import torch
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import ChannelHistogram, Kind, feature_statistics, rgb_images
-from noisyteacher.data.embeddings import ImageEmbeddings
+from noisyteacher.data.embeddings import EmbeddingsAndWords, ImageEmbeddings
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews
 from noisyteacher.data.tensors import Inputs, image_tensor
 from noisyteacher.data.text import Featurizer
@@ -44,6 +44,11 @@ class InputFormat:
     def features(self) -> int:
         """How many features, words or tokens there are; 0 for images."""
         return self.featurizer.features if self.featurizer is not None else len(self.mean)
+
+    @property
+    def encoded(self) -> int:
+        """How many of the features, the first ones, a frozen encoder made beside words."""
+        return self.featurizer.encoded if isinstance(self.featurizer, EmbeddingsAndWords) else 0
 
     @property
     def crop(self) -> int | None:

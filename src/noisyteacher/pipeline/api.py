@@ -198,7 +198,12 @@ def run_distill(
     with nullcontext() if folder is None else folder.lock():
         featurizer = settings.featurizer
         if featurizer is None:
-            featurizer = featurizer_for(task.kind, settings.student, settings.encoder)
+            featurizer = featurizer_for(
+                task.kind,
+                settings.student,
+                settings.encoder,
+                with_words=settings.solves(task.kind),
+            )
         formatted = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
         deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         where = choose_device(device)

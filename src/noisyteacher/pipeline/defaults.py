@@ -10,7 +10,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.user_code import import_named
 from noisyteacher.data import Featurizer, HashedNgrams, Tfidf, Tokens
 from noisyteacher.data.dataset import Kind
-from noisyteacher.data.embeddings import Embeddings, ImageEmbeddings
+from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords, ImageEmbeddings
 from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.models import (
@@ -88,19 +88,26 @@ def is_linear_student(
 
 
 def featurizer_for(
-    kind: Kind, student: str | ModelLike, encoder: str | Path | None = None
+    kind: Kind,
+    student: str | ModelLike,
+    encoder: str | Path | None = None,
+    *,
+    with_words: bool = False,
 ) -> Featurizer | None:
     """How this student reads such inputs; None is as they are.
 
-    Texts are read by an encoder, a tokenizer, as hashed words, or as TF-IDF.
+    Texts are read by an encoder (``with_words``: with TF-IDF beside it), a tokenizer, as hashed
+    words, or as TF-IDF.
     """
     if kind == "table":
         if encoder is not None:
             raise InputError("An encoder (--encoder) reads texts or images, not tables.")
         return None
     if reads_embeddings(student, encoder):
-        made = Embeddings if kind == "text" else ImageEmbeddings
-        return made.cached(str(encoder))
+        if kind == "image":
+            return ImageEmbeddings.cached(str(encoder))
+        embeddings = Embeddings.cached(str(encoder))
+        return EmbeddingsAndWords(embeddings, Tfidf()) if with_words else embeddings
     return None if kind == "image" else text_featurizer(student)
 
 

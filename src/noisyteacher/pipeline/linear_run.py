@@ -102,7 +102,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     audit_teacher(run)
     shown = run.inputs.views().plain(run.tensors)
     rows = run.decision_rows(feature_matrix(shown, run.inputs.features))
-    candidates = linear_candidates(methods)
+    candidates = linear_candidates(methods, encoded=run.inputs.encoded > 0)
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
     run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
     with ProgressDisplay(quiet=run.quiet) as display:
@@ -261,8 +261,13 @@ def _tested(
         replace(candidate, settings=tuple(candidate.settings[part.setting] for part in own))
         for candidate, own in zip(choice.candidates, choice.own_parts, strict=True)
     ]
-    for own, fits in zip(choice.own_parts, solve_candidates(rows, used), strict=True):
-        blended = sum(part.factor * fit.logits(x) for part, fit in zip(own, fits, strict=True))
+    read = {s.columns: rows.read(x, s.columns) for candidate in used for s in candidate.settings}
+    solved = solve_candidates(rows, used)
+    for own, candidate, fits in zip(choice.own_parts, used, solved, strict=True):
+        blended = sum(
+            part.factor * fit.logits(read[setting.columns])
+            for part, setting, fit in zip(own, candidate.settings, fits, strict=True)
+        )
         found.append(right(np.asarray(blended)))
     store.save("tested", [np.array(found)])
     return dict(zip(names, found, strict=True))

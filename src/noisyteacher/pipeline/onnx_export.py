@@ -4,7 +4,7 @@ Normalization is inside the file. Inputs: ``image`` uint8 (n, H, W, 3); ``table`
 for texts the featurizer's two columns, ``indices`` and ``values``, or ``input_ids`` and
 ``attention_mask``. A student on embeddings takes ``embedding`` float32 (n, d); with its encoder in
 the same file, it takes what the encoder reads: ``input_ids`` and ``attention_mask``, or
-``pixel_values``.
+``pixel_values``. One that reads words too takes their ``indices`` and ``values`` after these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.data import Tokens
-from noisyteacher.data.embeddings import Embeddings
+from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords, join_words
 from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import RawInputs
 from noisyteacher.models import CustomNetwork
@@ -42,9 +42,12 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
     given = onnx_inputs(student, _dummy(student), with_encoder=with_encoder)
     names = tuple(given)
     examples = tuple(torch.from_numpy(value) for value in given.values())
-    sizes: dict[int, Any] = {0: torch.export.Dim("batch", min=1)}
+    batch = torch.export.Dim("batch", min=1)
+    sizes: list[dict[int, Any]] = [{0: batch} for _ in names]
     if with_encoder and student.inputs.kind == "text":
-        sizes[1] = torch.export.Dim("tokens", min=2, max=_longest(student))
+        tokens = torch.export.Dim("tokens", min=2, max=_longest(student))
+        for place in range(len(_encoder_of(student).input_names)):
+            sizes[place][1] = tokens
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_sibling(path, folder=True) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about its own workings
@@ -57,7 +60,7 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
                 str(file),
                 input_names=list(names),
                 output_names=["logits"],
-                dynamic_shapes={"inputs": tuple(sizes for _ in names)},
+                dynamic_shapes={"inputs": tuple(sizes)},
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,
@@ -80,10 +83,11 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
 def input_names(student: Student, *, with_encoder: bool = False) -> tuple[str, ...]:
     """The names of the file's inputs."""
     featurizer = student.inputs.featurizer
+    words = ("indices", "values") if isinstance(featurizer, EmbeddingsAndWords) else ()
     if with_encoder:
-        return _encoder_of(student).input_names
-    if isinstance(featurizer, FrozenEncoder):
-        return ("embedding",)
+        return (*_encoder_of(student).input_names, *words)
+    if isinstance(featurizer, FrozenEncoder | EmbeddingsAndWords):
+        return ("embedding", *words)
     if student.inputs.kind != "text":
         return (student.inputs.kind,)
     if isinstance(featurizer, Tokens):
@@ -96,10 +100,17 @@ def onnx_inputs(
 ) -> dict[str, np.ndarray]:
     """What ONNX Runtime must be given for these raw inputs."""
     names = input_names(student, with_encoder=with_encoder)
-    if with_encoder:
-        read = _encoder_of(student).encoder_inputs(student.inputs.plain_inputs(inputs))
-        return {name: np.ascontiguousarray(read[name].numpy()) for name in names}
-    tensors: Any = student.inputs.tensors(inputs)
+    featurizer = student.inputs.featurizer
+    tensors: Any
+    if with_encoder or isinstance(featurizer, EmbeddingsAndWords):
+        encoder, plain = _encoder_of(student), student.inputs.plain_inputs(inputs)
+        read = encoder.encoder_inputs(plain) if with_encoder else {}
+        tensors = tuple(read[name] for name in encoder.input_names if with_encoder)
+        tensors = tensors or (encoder.transform(plain),)
+        if isinstance(featurizer, EmbeddingsAndWords):
+            tensors += featurizer.words.transform(plain)
+    else:
+        tensors = student.inputs.tensors(inputs)
     if names == ("image",):
         tensors = tensors.permute(0, 2, 3, 1).contiguous()
     columns = tensors if isinstance(tensors, tuple) else (tensors,)
@@ -109,15 +120,17 @@ def onnx_inputs(
 
 def _encoder_of(student: Student) -> FrozenEncoder:
     featurizer = student.inputs.featurizer
+    if isinstance(featurizer, EmbeddingsAndWords):
+        return featurizer.encoder
     if not isinstance(featurizer, FrozenEncoder):
         raise InputError("Only a student on embeddings has an encoder to export (--with-encoder).")
     return featurizer
 
 
 def _longest(student: Student) -> int:
-    featurizer = student.inputs.featurizer
-    assert isinstance(featurizer, Embeddings)
-    return featurizer.max_length
+    encoder = _encoder_of(student)
+    assert isinstance(encoder, Embeddings)
+    return encoder.max_length
 
 
 def _require_onnx() -> None:
@@ -171,6 +184,7 @@ class _Whole(nn.Module):
         names = input_names(student, with_encoder=with_encoder)
         self.views, self.images = student.inputs.views(), names == ("image",)
         self.featurizer = _encoder_of(student) if with_encoder else None
+        self.with_words = isinstance(student.inputs.featurizer, EmbeddingsAndWords)
         # Registered as a part of this module, so that its weights are written.
         self.encoder = None if self.featurizer is None else self.featurizer.model.cpu()
         if isinstance(self.network, CustomNetwork):
@@ -184,7 +198,10 @@ class _Whole(nn.Module):
         x: Any = inputs if len(inputs) > 1 else inputs[0]
         if self.featurizer is not None:
             names = self.featurizer.input_names
-            x = self.featurizer.unit_vectors(dict(zip(names, inputs, strict=True)))
+            x = self.featurizer.unit_vectors(dict(zip(names, inputs, strict=False)))
+            inputs = (x, *inputs[len(names) :])
+        if self.with_words:
+            x = join_words(*inputs)
         if self.images:
             x = x.permute(0, 3, 1, 2)
         logits: Tensor = self.network(self.views.plain(x)).float()

@@ -155,6 +155,7 @@ class Run:
             trains_judges=len(task.split.selection) == 0,
             groups=groups,
             rest=task.rest if isinstance(task.rest, PoolShards) else None,
+            encoded=self.inputs.encoded if features.shape[1] else 0,
         )
 
 

@@ -36,8 +36,21 @@ from noisyteacher.core.integrity import (
 )
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.core.reprs import notebook_html
-from noisyteacher.data import Featurizer, InputFormat, Tokens, load_featurizer, save_featurizer
-from noisyteacher.data.embeddings import IMAGE_POOLINGS, Embeddings, ImageEmbeddings
+from noisyteacher.data import (
+    Featurizer,
+    InputFormat,
+    Tfidf,
+    Tokens,
+    load_featurizer,
+    save_featurizer,
+)
+from noisyteacher.data.embeddings import (
+    IMAGE_POOLINGS,
+    WITH_WORDS,
+    Embeddings,
+    EmbeddingsAndWords,
+    ImageEmbeddings,
+)
 from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import RawInputs
 from noisyteacher.models import ModelLike, ModelSpec, Network, TextEncoder, from_config, to_config
@@ -54,7 +67,8 @@ _CONFIG, _CARD, _WEIGHTS, _FEATURIZER, _TOKENIZER, _ENCODER = (
     "tokenizer",
     "encoder",
 )
-_ENCODERS = ("embeddings", "image embeddings")  # featurizers with a copy of their encoder
+# Featurizers with a copy of their encoder.
+_ENCODERS = ("embeddings", WITH_WORDS, "image embeddings")
 _FILES = "files"  # in the config: checksums by path
 _REMEDY = "restore it from a copy, or make the student again"
 _LAYERS = re.compile(r"depth|layers?$|blocks?$")  # settings that count layers
@@ -166,8 +180,9 @@ def _write(folder: Path, student: Student, card: str) -> None:
 
 def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
     save_featurizer(featurizer, folder / _FEATURIZER)
-    if isinstance(featurizer, FrozenEncoder):
-        featurizer.save_encoder(folder / _ENCODER)
+    encoder = featurizer.encoder if isinstance(featurizer, EmbeddingsAndWords) else featurizer
+    if isinstance(encoder, FrozenEncoder):
+        encoder.save_encoder(folder / _ENCODER)
     if isinstance(featurizer, Tokens):
         from transformers import AutoTokenizer
 
@@ -346,7 +361,15 @@ def _read_featurizer(folder: Path) -> Featurizer | None:
     length = saved.get("max_length")
     if type(length) is not int or not 0 < length <= _LARGEST_SETTING:
         raise InputError(f"{path} has the max_length {length!r}; {_REMEDY}.")
-    return Embeddings(own, length) if kind in _ENCODERS else Tokens(own, length)
+    if kind == "tokens":
+        return Tokens(own, length)
+    encoder = Embeddings(own, length)
+    if kind != WITH_WORDS:
+        return encoder
+    try:
+        return EmbeddingsAndWords(encoder, Tfidf.from_json(saved["words"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} has no words of TF-IDF: {error}; {_REMEDY}.") from error
 
 
 def _check_named_files(folder: Path) -> None:
