@@ -221,6 +221,20 @@ def test_embeddings_of_a_frozen_encoder(
     np.testing.assert_array_equal(again.logits(texts), done.student.logits(texts))
 
 
+def test_many_texts_are_read_by_the_encoder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("noisyteacher.pipeline.api.MOST_WITH_WORDS", 100)
+    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
+    told: list[str] = []
+    settings = DistillSettings(encoder=encoder, quick=True)
+    done = run_distill(gather(**columns()), settings, device="cpu", quiet=True, say=told.append)
+    assert isinstance(done, Distilled)
+    assert done.student.spec == Linear(16, 2)
+    assert "Above 100 texts, words are not read beside the encoder." in told
+
+
 @pytest.mark.parametrize("student", ["embeddings", "auto"])
 def test_embeddings_of_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, student: str

@@ -14,11 +14,12 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.locks import rank
 from noisyteacher.core.machine import choose_device, hardware
 from noisyteacher.data import Featurizer, fit_format
+from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.methods import Method, parse
 from noisyteacher.models import ModelLike, TextEncoder
 from noisyteacher.pipeline.card import write_card
-from noisyteacher.pipeline.defaults import AUTO, featurizer_for
+from noisyteacher.pipeline.defaults import AUTO, MOST_WITH_WORDS, featurizer_for
 from noisyteacher.pipeline.distilled import Distilled, Unfinished
 from noisyteacher.pipeline.linear_run import run_linear
 from noisyteacher.pipeline.network_run import run_networks
@@ -86,7 +87,8 @@ def distill(
         compare, quick, generations: try more methods, fewer, or students of students (which need
             ``val`` and ``selection``).
         encoder: for the student "embeddings": the folder or name of a frozen encoder of texts or
-            images.
+            images. Texts are also read as words; ``featurizer=Embeddings(...)`` reads the encoder's
+            vectors alone.
         folds: in which gold rows are held out to judge students. None is 5 for linear students; for
             networks it is 1, which holds one fifth out, because each fold costs a student of every
             method.
@@ -198,12 +200,15 @@ def run_distill(
     with nullcontext() if folder is None else folder.lock():
         featurizer = settings.featurizer
         if featurizer is None:
+            few = len(task.ids) <= MOST_WITH_WORDS
             featurizer = featurizer_for(
                 task.kind,
                 settings.student,
                 settings.encoder,
-                with_words=settings.solves(task.kind),
+                with_words=few and settings.solves(task.kind),
             )
+            if not few and isinstance(featurizer, Embeddings):
+                say(f"Above {MOST_WITH_WORDS} texts, words are not read beside the encoder.")
         formatted = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
         deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         where = choose_device(device)

@@ -45,6 +45,7 @@ MOST_STEPS: dict[Kind, int] = {"text": 10_000, "table": 10_000, "image": 100_000
 LEAST_EPOCHS = 2
 _IMAGENET_DEPTHS = (18, 50)
 _MOST_WORDS = 50_000  # of dense rows of texts
+MOST_WITH_WORDS = 200_000  # texts that are read by an encoder and as words, at 14 KB each
 _SMALLEST_BATCH = 32  # where the data is too small for 4 of the usual size
 
 
