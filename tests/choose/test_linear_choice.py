@@ -221,6 +221,8 @@ def test_the_columns_that_tell_nothing_get_no_weight(telling: str) -> None:
     size = [np.abs(choice.student.weight[:, at]).sum() for at in (slice(WIDTH), slice(WIDTH, None))]
     kept, lost = size if telling == ENCODED else size[::-1]
     assert lost < 0.02 * kept
+    assert choice.encoder_weight == pytest.approx(float(telling == ENCODED), abs=0.01)
+    assert choose_linear(rows).encoder_weight is None
     shown = beside_words(replace(rows, features=x), telling).features
     alone = choose_linear(rows).student
     found = accuracy(choice.student.logits(shown), y)

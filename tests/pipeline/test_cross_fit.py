@@ -211,6 +211,8 @@ def test_embeddings_of_a_frozen_encoder(
     featurizer = done.student.inputs.featurizer
     assert isinstance(featurizer, EmbeddingsAndWords)
     assert done.student.spec == BagLinear(16 + featurizer.words.features, 2)
+    # An encoder without training knows less than words do.
+    assert "Students that read words have all of the weight: without the" in done.verdict()
     alone = fitted(featurizer=Embeddings(encoder), quick=True)
     assert alone.student.spec == Linear(16, 2)
     save_student(tmp_path / "student", done.student)

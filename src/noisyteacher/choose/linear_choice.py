@@ -110,6 +110,14 @@ class LinearChoice(Choice):
     compared_on: int  # pool rows that the compared students were trained on
     pool_rows: int  # those of the returned one
 
+    @property
+    def encoder_weight(self) -> float | None:
+        """The share of students that read an encoder's columns; None where rows have no others."""
+        read = [(self.candidates[p.candidate].settings[p.setting].columns, p) for p in self.parts]
+        if any(columns == ALL for columns, _ in read):
+            return None
+        return sum(part.weight for columns, part in read if columns == ENCODED)
+
 
 @one_thread()
 def choose_linear(

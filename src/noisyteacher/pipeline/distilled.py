@@ -36,7 +36,22 @@ from noisyteacher.runs.comparison import (
 
 OUT_OF_FOLD = "out_of_fold.parquet"
 _ABSTENTION = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # thresholds whose effect is told
+_NEARLY_ALL = 0.99
 _MOST_PREDICTED = 5_000  # pool rows on which the student's class shares are looked at
+
+
+def _encoder_or_words(encoder: float) -> str:
+    if encoder > _NEARLY_ALL:
+        return "Students that read the encoder's vectors have all of the weight; words add nothing."
+    if encoder < 1 - _NEARLY_ALL:
+        return (
+            "Students that read words have all of the weight: without the encoder (--student "
+            "linear) you would get much the same student."
+        )
+    return (
+        f"Students that read the encoder's vectors have {encoder:.0%} of the weight, and those "
+        "that read words have the rest."
+    )
 
 
 def _on_fewer_rows(compared: int, pool: int) -> list[str]:
@@ -115,6 +130,8 @@ class Distilled:
             more.append(f"The returned student is {self.kept}, trained {seen}.")
         elif isinstance(choice := self.choice, LinearChoice) and choice.gold_weight < 1:
             more += _on_fewer_rows(choice.compared_on, choice.pool_rows)
+        if isinstance(self.choice, LinearChoice) and self.choice.encoder_weight is not None:
+            more.append(_encoder_or_words(self.choice.encoder_weight))
         pool = take_rows(task.inputs, task.split.pool[:_MOST_PREDICTED])
         said = self.student.logits(pool).argmax(1)
         return verdict(self.choice, said, task.classes, blended=self.blend, more=more)

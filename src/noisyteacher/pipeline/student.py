@@ -26,6 +26,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling, write_atomic
+from noisyteacher.core.hub import quiet_loading
 from noisyteacher.core.integrity import (
     check_file,
     file_sha256,
@@ -182,7 +183,10 @@ def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
     save_featurizer(featurizer, folder / _FEATURIZER)
     encoder = featurizer.encoder if isinstance(featurizer, EmbeddingsAndWords) else featurizer
     if isinstance(encoder, FrozenEncoder):
-        encoder.save_encoder(folder / _ENCODER)
+        import transformers
+
+        with quiet_loading(transformers):
+            encoder.save_encoder(folder / _ENCODER)
     if isinstance(featurizer, Tokens):
         from transformers import AutoTokenizer
 
