@@ -306,7 +306,8 @@ def _featurizer(recipe: Recipe, model: ModelSpec) -> Featurizer | None:
     if isinstance(model, TextEncoder):
         return Tokens(model.path_or_name, recipe.text_length)
     words = _words(model)
-    return None if words is None else Tfidf(words)
+    # Words of one text are kept, as when the first results of these recipes were made.
+    return None if words is None else Tfidf(words, min_texts=1)
 
 
 def _words(model: ModelSpec) -> int | None:
