@@ -34,14 +34,14 @@ SINGLE = ("GoldOnly()", "Vanilla(hard=True)", "TaylorCE(2)", "SLaM()", "SelfTrai
 INTRODUCTION = """# Which student `distill` returns, and what it says about it
 
 Every cell is one decision: a data set, a teacher, a number of gold rows and a seed. Texts are read
-by a frozen sentence encoder (all-MiniLM-L6-v2, 384 numbers per text), and every student is linear on
-the same features. `distill --student embeddings` would also read the words of the texts, which the
-alternatives do not, so it does not do so here. Gold, pool (at most 5 000) and test
-rows (at least 2 000 where the set has them) are drawn from all rows of a set; no teacher learned
-from any of them. The teachers are zero-shot sentence similarity, naive Bayes trained on about 100
-other rows, a list of keywords, and one that is simulated from the true labels: it is right on 72 to
-79 % of the rows and favors a class when it is wrong. Seconds are processor time, partly measured
-beside other work.
+by a frozen sentence encoder (all-MiniLM-L6-v2, 384 numbers per text), and every student is linear
+on the same features. `distill --student embeddings` would also read the words of the texts, which
+the alternatives do not, so it does not do so here. Gold, pool (at most 5 000) and test rows (at
+least 2 000 where the set has them) are drawn from all rows of a set; no teacher learned from any
+of them. The teachers are zero-shot sentence similarity, naive Bayes trained on about 100 other
+rows, a list of keywords, and one that is simulated from the true labels: it is right on 72 to 79 %
+of the rows and favors a class when it is wrong. Seconds are processor time, partly measured beside
+other work.
 
 The rows in this folder were made by
 
