@@ -35,8 +35,8 @@ INTRODUCTION = """# Which student `distill` returns, and what it says about it
 
 Every cell is one decision: a data set, a teacher, a number of gold rows and a seed. Texts are read
 by a frozen sentence encoder (all-MiniLM-L6-v2, 384 numbers per text), and every student is linear
-on the same features. `distill --student embeddings` would also read the words of the texts, which
-the alternatives do not, so it does not do so here. Gold, pool (at most 5 000) and test rows (at
+on the same features. `distill --student embeddings` would add TF-IDF features, which the
+alternatives do not have, so it is not used here. Gold, pool (at most 5 000) and test rows (at
 least 2 000 where the set has them) are drawn from all rows of a set; no teacher learned from any
 of them. The teachers are zero-shot sentence similarity, naive Bayes trained on about 100 other
 rows, a list of keywords, and one that is simulated from the true labels: it is right on 72 to 79 %
@@ -289,9 +289,10 @@ def render(folder: Path) -> str:
     if many:
         text.append(
             "\n## Many classes\n\n"
-            f"banking77, 77 classes of short questions (`--only banking77 --seeds 1 --out "
-            f"results/decisions/banking77`); {len(many)} cells, one draw of its rows, so that "
-            "differences have no interval. These cells are in no other table.\n\n"
+            "banking77 has 77 classes of short questions (`--only banking77 --seeds 1 --out "
+            f"results/decisions/banking77`, stopped before 50 gold rows). {len(many)} cells, one "
+            "draw of its rows, so that differences have no interval. These cells are in no other "
+            "table.\n\n"
             + accuracy_table(many)
             + "\n\n"
             + honesty_table(many)

@@ -212,7 +212,7 @@ def test_embeddings_of_a_frozen_encoder(
     assert isinstance(featurizer, EmbeddingsAndWords)
     assert done.student.spec == BagLinear(16 + featurizer.words.features, 2)
     # An encoder without training knows less than words do.
-    assert "Students that read words have all of the weight: without the" in done.verdict()
+    assert "Students on TF-IDF features have all of the weight: --student linear" in done.verdict()
     alone = fitted(featurizer=Embeddings(encoder), quick=True)
     assert alone.student.spec == Linear(16, 2)
     save_student(tmp_path / "student", done.student)
@@ -234,7 +234,7 @@ def test_many_texts_are_read_by_the_encoder_alone(
     done = run_distill(gather(**columns()), settings, device="cpu", quiet=True, say=told.append)
     assert isinstance(done, Distilled)
     assert done.student.spec == Linear(16, 2)
-    assert "Above 100 texts, words are not read beside the encoder." in told
+    assert "TF-IDF is not added to the embeddings of more than 100 texts." in told
 
 
 @pytest.mark.parametrize("student", ["embeddings", "auto"])

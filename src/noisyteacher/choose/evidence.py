@@ -45,7 +45,9 @@ ALL, ENCODED, WORDS = "all", "encoded", "words"
 
 @dataclass(frozen=True)
 class Setting:
-    """How strongly a linear student is penalized, and how many pool rows a gold row counts for."""
+    """How strongly a linear student is penalized, how many pool rows a gold row counts for, and
+    which columns it reads.
+    """
 
     strength: float
     gold_weight: float = 1.0
@@ -213,8 +215,7 @@ def cross_fit(
         solved = store.load(name)
         if solved is None:
             features = rows.features[judging[inside]]
-            read = {s.columns for c in candidates for s in c.settings}
-            shown = {columns: rows.read(features, columns) for columns in read}
+            shown = {columns: rows.read(features, columns) for columns in _read_by(candidates)}
             fits = solve_candidates(
                 rows, candidates, held_out, pool=pool, tolerance=tolerance, progress=tell
             )
@@ -236,6 +237,10 @@ def cross_fit(
     return found
 
 
+def _read_by(candidates: Sequence[LinearCandidate]) -> set[str]:
+    return {setting.columns for candidate in candidates for setting in candidate.settings}
+
+
 def _tell(progress: Progress, fold: int, name: str) -> None:
     progress(name, fold)
 
@@ -255,8 +260,7 @@ def solve_candidates(
     """
     held_out = np.zeros(len(rows.y), bool) if held_out is None else held_out
     training, positions = rows.training_rows(held_out, rows.pool if pool is None else pool)
-    read = {s.columns for c in candidates for s in c.settings}
-    designs = {columns: rows.design(columns).take(positions) for columns in read}
+    designs = {c: rows.design(c).take(positions) for c in _read_by(candidates)}
     taught: dict[Setting, LinearFit] = {}
     solved: list[list[LinearFit]] = []
     for candidate in candidates:

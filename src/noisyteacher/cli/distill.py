@@ -132,7 +132,7 @@ def distill(
         option(
             STUDENTS,
             "The folder or name of the frozen Transformers encoder of texts or images for "
-            "--student embeddings. Texts are also read as words.",
+            "--student embeddings. For texts, TF-IDF features are added to its embeddings.",
         ),
     ] = None,
     method: Annotated[

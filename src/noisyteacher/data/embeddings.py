@@ -128,9 +128,8 @@ class Embeddings(FrozenEncoder):
 class EmbeddingsAndWords:
     """A featurizer of texts: a frozen encoder's vectors, and TF-IDF beside them.
 
-    Rows of (index, value): the first ``encoded`` indices are the vector's, the others words. An
-    encoder knows that words mean the same; words know what it never learned, and all of a long
-    text.
+    Rows of (index, value): the first ``encoded`` indices are those of the vector, the others are
+    words. The encoder knows synonyms; words add what it never learned, and the end of a long text.
     """
 
     def __init__(self, encoder: Embeddings, words: Tfidf) -> None:
@@ -151,16 +150,11 @@ class EmbeddingsAndWords:
 
     def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Learn the vocabulary; the encoder learns nothing."""
-        return self._side_by_side(texts, self.words.fit_transform(texts))
+        return join_words(self.encoder.transform(texts), *self.words.fit_transform(texts))
 
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
-        return self._side_by_side(texts, self.words.transform(texts))
-
-    def _side_by_side(
-        self, texts: Sequence[str], bags: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        return join_words(self.encoder.transform(texts), *bags)
+        return join_words(self.encoder.transform(texts), *self.words.transform(texts))
 
     def views(self) -> BagViews:
         return BagViews()

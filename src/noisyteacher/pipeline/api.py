@@ -87,8 +87,8 @@ def distill(
         compare, quick, generations: try more methods, fewer, or students of students (which need
             ``val`` and ``selection``).
         encoder: for the student "embeddings": the folder or name of a frozen encoder of texts or
-            images. Texts are also read as words; ``featurizer=Embeddings(...)`` reads the encoder's
-            vectors alone.
+            images. TF-IDF features are added to the embeddings of texts, unless they are given as
+            ``featurizer=Embeddings(...)``.
         folds: in which gold rows are held out to judge students. None is 5 for linear students; for
             networks it is 1, which holds one fifth out, because each fold costs a student of every
             method.
@@ -208,7 +208,7 @@ def run_distill(
                 with_words=few and settings.solves(task.kind),
             )
             if not few and isinstance(featurizer, Embeddings):
-                say(f"Above {MOST_WITH_WORDS} texts, words are not read beside the encoder.")
+                say(f"TF-IDF is not added to the embeddings of more than {MOST_WITH_WORDS} texts.")
         formatted = fit_format(task.kind, task.inputs, featurizer, settings.flip, task.features)
         deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         where = choose_device(device)

@@ -42,15 +42,15 @@ _MOST_PREDICTED = 5_000  # pool rows on which the student's class shares are loo
 
 def _encoder_or_words(encoder: float) -> str:
     if encoder > _NEARLY_ALL:
-        return "Students that read the encoder's vectors have all of the weight; words add nothing."
+        return "Students on embeddings have all of the weight; TF-IDF features add nothing."
     if encoder < 1 - _NEARLY_ALL:
         return (
-            "Students that read words have all of the weight: without the encoder (--student "
-            "linear) you would get much the same student."
+            "Students on TF-IDF features have all of the weight: --student linear, without the "
+            "encoder, would give nearly the same student."
         )
     return (
-        f"Students that read the encoder's vectors have {encoder:.0%} of the weight, and those "
-        "that read words have the rest."
+        f"Students on embeddings have {encoder:.0%} of the weight, and students on TF-IDF "
+        "features have the rest."
     )
 
 

@@ -104,9 +104,11 @@ def onnx_inputs(
     tensors: Any
     if with_encoder or isinstance(featurizer, EmbeddingsAndWords):
         encoder, plain = _encoder_of(student), student.inputs.plain_inputs(inputs)
-        read = encoder.encoder_inputs(plain) if with_encoder else {}
-        tensors = tuple(read[name] for name in encoder.input_names if with_encoder)
-        tensors = tensors or (encoder.transform(plain),)
+        if with_encoder:
+            read = encoder.encoder_inputs(plain)
+            tensors = tuple(read[name] for name in encoder.input_names)
+        else:
+            tensors = (encoder.transform(plain),)
         if isinstance(featurizer, EmbeddingsAndWords):
             tensors += featurizer.words.transform(plain)
     else:
