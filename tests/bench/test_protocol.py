@@ -283,6 +283,27 @@ def test_cohorts_hold_students_of_one_cost_and_even_numbers() -> None:
     assert list(cohorts([], 8)) == []
 
 
+def test_cohorts_are_filled_across_sizes_and_train_the_same_students(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small("GoldOnly();Vanilla();SLaM();Consistency(SLaM())", labeled=(30, 24))
+    one_by_one = run(recipe, tmp_path / "one")
+    calls: list[list[str]] = []
+    train = BenchRun.train
+
+    def noted(self: BenchRun, jobs: list[Job], *rest: Any) -> Any:
+        calls.append([job.name for job in jobs])
+        return train(self, jobs, *rest)
+
+    monkeypatch.setattr(BenchRun, "train", noted)
+    monkeypatch.setattr(BenchRun, "cohort", 8)
+    together = run(recipe, tmp_path / "together")
+    assert numbers(together) == numbers(one_by_one)
+    students = [names for names in calls if "teacher" not in names[0]]
+    assert [len(names) for names in students] == [6, 2]
+    assert {name.partition("_")[0] for name in students[0]} == {"30", "24"}
+
+
 def test_methods_that_differ_in_a_sign_have_files_of_their_own() -> None:
     recipe = small()
     names = {

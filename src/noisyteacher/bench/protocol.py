@@ -6,7 +6,7 @@ Every arrow leaves a file in the run's folder; started again, the run goes on wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,10 +78,11 @@ def run_recipe(
         _check_models(run)
         claim_folder(run)
         _show_total(run)
-        if _train_all_starts(run):
-            for labeled in recipe.labeled:
-                if not _run_size(run, labeled):
-                    break
+        # A GPU is filled across sizes; elsewhere a size has its rows before the next begins.
+        together = [recipe.labeled] if run.cohort > 1 else [(size,) for size in recipe.labeled]
+        for sizes in together:
+            if not _run_sizes(run, sizes):
+                break
         if run.leads:
             _save_comparison(run)
         names = {arm.recipe_name(recipe) for arm in recipe.arms}
@@ -107,79 +108,84 @@ def _check_models(run: BenchRun) -> None:
         check_model(recipe.teacher, run.teacher_data, recipe.all_methods, run.device)
 
 
-def _train_all_starts(run: BenchRun) -> bool:
-    """What students start from, for all sizes at once where a GPU has room; False: out of time."""
-    sizes = dict.fromkeys(s.labeled for s in missing_students(run.recipe, run.rows()))
-    if run.cohort == 1 or len(sizes) < 2:
-        return True
-    return train_starts(run, {labeled: _splits(run, labeled) for labeled in sizes})
-
-
 def _splits(run: BenchRun, labeled: int) -> list[Split]:
     return [run.split(labeled, trial) for trial in range(run.recipe.trials)]
 
 
-def _run_size(run: BenchRun, labeled: int) -> bool:
-    """All students of one size of A; False when time ran out."""
+def _run_sizes(run: BenchRun, sizes: Sequence[int]) -> bool:
+    """All students of these sizes of A; False when time ran out."""
     recipe = run.recipe
     if recipe.logistic and run.leads:
-        write_logistic_rows(run, labeled)
-    missing = missing_students(replace(recipe, labeled=(labeled,)), run.rows())
-    if not missing:
-        return True
-    first, second = ([s for s in missing if s.generation == g] for g in (1, 2))
-    splits = _splits(run, labeled)
-    start = make_starting_point(run, labeled, splits)
-    if start is None:
+        for labeled in sizes:
+            write_logistic_rows(run, labeled)
+    missing = missing_students(replace(recipe, labeled=tuple(sizes)), run.rows())
+    unfinished = dict.fromkeys(student.labeled for student in missing)
+    if not train_starts(run, {labeled: _splits(run, labeled) for labeled in unfinished}):
         return False
-    if run.leads and start.labels is not None:
-        _save_audit(run, labeled, start.labels, splits[0])
-    if not _train_students(run, labeled, first, splits, start, lambda _: start.labels):
-        return False
-    if not second:
-        return True
-    trials = sorted({s.trial for s in second})
-    renewed = second_generation_labels(run, labeled, splits, start, trials)
-    if renewed is None:
-        return False
-    return _train_students(run, labeled, second, splits, start, lambda s: renewed[s.trial])
+    starts: dict[int, StartingPoint] = {}
+    for generation in (1, 2):
+        students = [s for s in missing if s.generation == generation]
+        for group in cohorts(students, run.cohort):
+            if run.out_of_time() or not _train_group(run, group, starts):
+                return False
+    return not run.out_of_time()
 
 
-def _train_students(
-    run: BenchRun,
-    labeled: int,
-    students: Sequence[PlannedStudent],
-    splits: Sequence[Split],
-    start: StartingPoint,
-    labels_for: Callable[[PlannedStudent], TeacherLabels | None],
+def _train_group(
+    run: BenchRun, group: Sequence[PlannedStudent], starts: dict[int, StartingPoint]
 ) -> bool:
-    """Cohort after cohort; a row is written as soon as its cohort is done, not when all are."""
+    """Students side by side, of one generation; their rows are written when all are done.
+
+    ``starts`` keeps the starting points of these sizes for the next group, and no others: labels
+    and columns fill the memory.
+    """
     recipe = run.recipe
-    for group in cohorts(students, run.cohort):
-        if run.out_of_time():
+    sizes = dict.fromkeys(student.labeled for student in group)
+    for labeled in starts.keys() - sizes:
+        del starts[labeled]
+    students, jobs = [], []
+    for labeled in sizes:
+        alike, splits = [s for s in group if s.labeled == labeled], _splits(run, labeled)
+        start = starts.get(labeled) or make_starting_point(run, labeled, splits)
+        if start is None:
             return False
-        # Prepared here and not earlier: the columns of many students fill the memory.
-        jobs = [
+        starts[labeled] = start
+        if run.leads and start.labels is not None:
+            _save_audit(run, labeled, start.labels, splits[0])
+        labels = _labels_of_trials(run, alike, splits, start)
+        if labels is None:
+            return False
+        of_size = [
             s.job(
                 run.problem(splits[s.trial], recipe.student, run.data, start.inits[s.trial]),
-                labels_for(s),
+                labels[s.trial],
             )
-            for s in group
+            for s in alike
         ]
-        _draw_alpha(run, labeled, jobs)
-        done = run.train(jobs, recipe.student_training)
-        for student, trained in zip(group, done, strict=True):
-            if trained.finished and run.leads:
-                row = student.row(trained, start.teacher_accuracy, run.device)
-                _save_predictions(run, row, trained)
-                run.run_folder.append(row)
-        _show_total(run)
-        if run.leads:
-            _save_comparison(run)
-        # The engine stops before an epoch that would end too late: what is left helps nobody.
-        if not all(trained.finished or trained.history.failed for trained in done):
-            return False
-    return not run.out_of_time()
+        _draw_alpha(run, labeled, of_size)
+        students += alike
+        jobs += of_size
+    done = run.train(jobs, recipe.student_training)
+    for student, trained in zip(students, done, strict=True):
+        if trained.finished and run.leads:
+            row = student.row(trained, starts[student.labeled].teacher_accuracy, run.device)
+            _save_predictions(run, row, trained)
+            run.run_folder.append(row)
+    _show_total(run)
+    if run.leads:
+        _save_comparison(run)
+    # The engine stops before an epoch that would end too late: what is left helps nobody.
+    return all(trained.finished or trained.history.failed for trained in done)
+
+
+def _labels_of_trials(
+    run: BenchRun, alike: Sequence[PlannedStudent], splits: Sequence[Split], start: StartingPoint
+) -> Mapping[int, TeacherLabels | None] | None:
+    """By trial, what students of one size and generation learn; None where time ran out."""
+    trials = sorted({student.trial for student in alike})
+    if alike[0].generation == 1:
+        return dict.fromkeys(trials, start.labels)
+    return second_generation_labels(run, alike[0].labeled, splits, start, trials)
 
 
 def _draw_alpha(run: BenchRun, labeled: int, jobs: Iterable[Job]) -> None:
