@@ -29,19 +29,11 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.machine import versions
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Tfidf
-from noisyteacher.data.tensors import feature_matrix
-from noisyteacher.methods import (
-    Calibrated,
-    GoldOnly,
-    Method,
-    SLaM,
-    TaylorCE,
-    Vanilla,
-    check_store,
-)
+from noisyteacher.methods import Calibrated, GoldOnly, Method, SLaM, TaylorCE, Vanilla, check_store
 from noisyteacher.models import BagLinear, ModelSpec
 from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
 from noisyteacher.pipeline.preparation import (
+    DistillSettings,
     Run,
     audit_teacher,
     claim_folder,
@@ -49,12 +41,7 @@ from noisyteacher.pipeline.preparation import (
 )
 from noisyteacher.pipeline.student import Student
 from noisyteacher.runs.folder import ProgressFile
-from noisyteacher.train.checkpoint import (
-    History,
-    checkpoint_path,
-    load_checkpoint,
-    save_checkpoint,
-)
+from noisyteacher.train.checkpoint import History, checkpoint_path, load_checkpoint, save_checkpoint
 from noisyteacher.train.pool_shards import is_streamable
 from noisyteacher.train.solver import LinearFit
 
@@ -63,15 +50,13 @@ class OutOfTime(Exception):
     """Raised between two solves once the minutes are over."""
 
 
-def methods_to_try(
-    methods: tuple[Method, ...], words: bool, *, compare: bool, quick: bool
-) -> tuple[Method, ...]:
-    """Gold only and the ways to use the teacher; ``methods`` the user names replace the latter."""
-    if methods:
-        return (GoldOnly(), *(method for method in methods if method != GoldOnly()))
-    if quick:
+def _methods_to_try(settings: DistillSettings, words: bool) -> tuple[Method, ...]:
+    """Gold only and the ways to use the teacher; methods the user names replace the latter."""
+    if settings.methods:
+        return (GoldOnly(), *(method for method in settings.methods if method != GoldOnly()))
+    if settings.quick:
         return (GoldOnly(), SLaM())
-    if compare:
+    if settings.compare:
         more = (Vanilla(), Calibrated(), Calibrated(TaylorCE(2)), SLaM(hard=True, per_class=True))
         return (*default_methods(words), *more)
     return default_methods(words)
@@ -83,10 +68,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     folds = FOLDS if settings.folds is None else settings.folds
     if folds < 2:
         raise InputError(f"Linear students are judged in at least 2 folds (--folds), not {folds}.")
-    words = isinstance(run.spec, BagLinear)
-    methods = methods_to_try(
-        settings.methods, words, compare=settings.compare, quick=settings.quick
-    )
+    methods = _methods_to_try(settings, words=isinstance(run.spec, BagLinear))
     if task.rest is not None:
         # Those the user names were refused before.
         methods = tuple(method for method in methods if is_streamable(method))
@@ -100,8 +82,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
             "several points better: --student embeddings --encoder FOLDER."
         )
     audit_teacher(run)
-    shown = run.inputs.views().plain(run.tensors)
-    rows = run.decision_rows(feature_matrix(shown, run.inputs.features))
+    rows = run.decision_rows(run.inputs.matrix(run.tensors))
     candidates = linear_candidates(methods, encoded=run.inputs.encoded > 0)
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
     run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
@@ -241,7 +222,7 @@ def _tested(
     run: Run, rows: DecisionRows, choice: LinearChoice, student: Student, store: _SolvedFolds
 ) -> dict[str, float]:
     """Test accuracy of the student, and of each candidate's own blend where there is a test set."""
-    test, inputs = run.task.test, run.inputs
+    task, test = run.task, run.task.test
     if test is None:
         return {}
     names = ["", *(candidate.name for candidate in choice.candidates)]
@@ -249,13 +230,8 @@ def _tested(
     if stored is not None:
         return dict(zip(names, stored[0].tolist(), strict=True))
     run.say("Every method is now trained on all gold rows, for its accuracy on the test set.")
-    shown = inputs.views().plain(inputs.tensors(test.inputs))
-    x = feature_matrix(shown, inputs.features)
-
-    def right(logits: np.ndarray) -> float:
-        return round(100 * float(np.mean(logits.argmax(1) == test.y)), 2)
-
-    found = [right(student.logits(test.inputs))]
+    x = run.inputs.matrix(run.inputs.tensors(test.inputs))
+    found = [task.test_accuracy(student.logits(test.inputs))]
     # Only the settings that take part in a method's own blend.
     used = [
         replace(candidate, settings=tuple(candidate.settings[part.setting] for part in own))
@@ -268,6 +244,6 @@ def _tested(
             part.factor * fit.logits(read[setting.columns])
             for part, setting, fit in zip(own, candidate.settings, fits, strict=True)
         )
-        found.append(right(np.asarray(blended)))
+        found.append(task.test_accuracy(np.asarray(blended)))
     store.save("tested", [np.array(found)])
     return dict(zip(names, found, strict=True))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -132,6 +133,17 @@ class Run:
         if self.deadline == math.inf:
             return None
         return max(0.0, (self.deadline - time.monotonic()) / 60)
+
+    @property
+    def train_options(self) -> dict[str, Any]:
+        """What every call of ``train`` in this run is told."""
+        return {
+            "out": self.path,
+            "device": self.device,
+            "minutes": self.minutes_left,
+            "quiet": self.quiet,
+            "max_memory": self.settings.max_memory,
+        }
 
     def decision_rows(self, features: Features) -> DecisionRows:
         """The task's rows, with their roles in the decision."""

@@ -21,7 +21,7 @@ from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.machine import memory_of
 from noisyteacher.data import Dataset, Tfidf
 from noisyteacher.data.input_format import InputFormat
-from noisyteacher.data.tensors import feature_matrix, gather_rows
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.io.columns import ids_in, texts_in
 from noisyteacher.io.formats import PARQUET, is_table, kind_of, stem_of
 from noisyteacher.io.user_tables import (
@@ -279,6 +279,5 @@ def _add_shard(
         if isinstance(shards, PoolTensors):
             shards.add(tensors, labels)
         else:
-            shown = inputs.views().plain(tensors)
-            shards.add(feature_matrix(shown, inputs.features), labels)
+            shards.add(inputs.matrix(tensors), labels)
     return len(ids) - len(rows)

@@ -75,6 +75,11 @@ class Task:
         said = self.labels.take(self.ids[rows]).hard
         return 100 * float(np.mean(said == self.y[rows]))
 
+    def test_accuracy(self, logits: np.ndarray) -> float:
+        """In percent, of logits (t, L) of the test examples."""
+        assert self.test is not None
+        return round(100 * float(np.mean(logits.argmax(1) == self.test.y)), 2)
+
     def digest(self) -> str:
         """Tells it from a task with other examples, labels or parts."""
         digest, parts = hashlib.sha256(), self.split
