@@ -20,7 +20,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.frozen_encoder import FrozenEncoder
-from noisyteacher.data.text import Tfidf
+from noisyteacher.data.text import Featurizer, Tfidf
 from noisyteacher.data.views import BagViews
 
 _MAX_LENGTH = 256
@@ -99,11 +99,6 @@ class Embeddings(FrozenEncoder):
     def to_json(self) -> dict[str, Any]:
         return {"kind": "embeddings", "encoder": self.encoder, "max_length": self.max_length}
 
-    @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> Embeddings:
-        """Made again from the encoder's name or folder; new texts are not cached."""
-        return cls(saved["encoder"], saved["max_length"])
-
     def save_encoder(self, folder: Path) -> None:
         self.model.save_pretrained(folder)  # type: ignore[operator]
         self._tokenizer.save_pretrained(folder)
@@ -125,7 +120,7 @@ class Embeddings(FrozenEncoder):
         return min(_MAX_LENGTH, int(getattr(self._config, "max_position_embeddings", _MAX_LENGTH)))
 
 
-class EmbeddingsAndWords:
+class EmbeddingsAndWords(Featurizer):
     """A featurizer of texts: a frozen encoder's vectors, and TF-IDF beside them.
 
     Rows of (index, value): the first ``encoded`` indices are those of the vector, the others are

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
+from noisyteacher.core.hub import load_pretrained
 from noisyteacher.data.views import BagViews, EncoderViews, Views
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Featurizer(Protocol):
-    """Turns texts into two tensors with one row per text, and knows which views suit them."""
+    """Turns texts into two tensors with one row per text, and knows which views suit them.
+
+    One that inherits from this class learns nothing from texts unless it says so.
+    """
 
     @property
     def features(self) -> int:
@@ -37,11 +40,11 @@ class Featurizer(Protocol):
     @property
     def fitted(self) -> bool:
         """Whether ``transform`` can be called."""
-        ...
+        return True
 
     def fit_transform(self, texts: Sequence[str]) -> Inputs:
         """Learn from the training texts, and transform them."""
-        ...
+        return self.transform(texts)
 
     def transform(self, texts: Sequence[str]) -> Inputs:
         """(n, m) indices or token ids, and (n, m) values or attention mask; or (n, d) vectors."""
@@ -56,7 +59,7 @@ class Featurizer(Protocol):
         ...
 
 
-class Tfidf:
+class Tfidf(Featurizer):
     """TF-IDF entries of the most frequent words and pairs of words, as rows of (index, value).
 
     Pairs know "not good" from "good": on IMDB every linear student gains one to two points by
@@ -88,8 +91,7 @@ class Tfidf:
     def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Both in one pass over the texts, which takes most of the time."""
         self.vectorizer_, matrix = self._fit(texts)
-        longest = int(np.diff(matrix.indptr).max(initial=1))
-        self.width_ = min(self.max_entries, longest)
+        self.width_ = min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1)))
         _warn_of_cut_texts(matrix, self.width_)
         return padded_bags(matrix, self.width_)
 
@@ -168,7 +170,7 @@ class Tfidf:
 
 
 @dataclass(frozen=True)
-class HashedNgrams:
+class HashedNgrams(Featurizer):
     """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep.
 
     Rows are as wide as the longest text asks for and at most ``max_entries``; a text with more
@@ -178,14 +180,6 @@ class HashedNgrams:
     buckets: int = 2**18
     ngrams: tuple[int, int] = (1, 2)
     max_entries: int = 1024
-
-    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Nothing is learned."""
-        return self.transform(texts)
-
-    @property
-    def fitted(self) -> bool:
-        return True
 
     @property
     def features(self) -> int:
@@ -219,21 +213,13 @@ class HashedNgrams:
         return cls(buckets, tuple(saved["ngrams"]), entries)
 
 
-class Tokens:
+class Tokens(Featurizer):
     """Sequences of a Hugging Face tokenizer, by name or local folder, cut and padded."""
 
     def __init__(self, tokenizer: str | Path, max_length: int = 256) -> None:
         self.tokenizer = str(tokenizer)
         self.max_length = max_length
-        self._loaded = _load_tokenizer(self.tokenizer)
-
-    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Nothing is learned."""
-        return self.transform(texts)
-
-    @property
-    def fitted(self) -> bool:
-        return True
+        self._loaded = load_pretrained("AutoTokenizer", self.tokenizer, "tokenizer")
 
     @property
     def features(self) -> int:
@@ -263,21 +249,6 @@ class Tokens:
     def from_json(cls, saved: dict[str, Any]) -> Tokens:
         """Made again from the tokenizer's name or folder."""
         return cls(saved["tokenizer"], saved["max_length"])
-
-
-def _load_tokenizer(name: str) -> Any:
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise InputError(
-            "Tokenizers need transformers: install it with `pip install noisyteacher[hf]`."
-        ) from error
-    check_model_name(name)
-    try:
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except LOADING_ERRORS as error:
-        first = str(error).partition("\n")[0]
-        raise InputError(f"No tokenizer could be loaded from {name!r}: {first}") from error
 
 
 def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -384,6 +385,6 @@ class _NetworkFit:
         floors = [task.test_accuracy(student.logits(test.inputs)) for student in self.floors]
         found = {"": task.test_accuracy(returned.logits(test.inputs))}
         for candidate, students in self.trained.items():
-            scores = [one.history.curve[-1].test or 0.0 for one in students] or floors
-            found[candidate.name] = float(np.mean(scores))
+            scores: list[Any] = [one.history.curve[-1].test for one in students]
+            found[candidate.name] = float(np.mean(scores or floors))
         return found

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling, write_atomic
-from noisyteacher.core.hub import quiet_loading
+from noisyteacher.core.hub import load_pretrained, quiet_loading
 from noisyteacher.core.integrity import (
     check_file,
     file_sha256,
@@ -37,14 +37,7 @@ from noisyteacher.core.integrity import (
 )
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.core.reprs import notebook_html
-from noisyteacher.data import (
-    Featurizer,
-    InputFormat,
-    Tfidf,
-    Tokens,
-    load_featurizer,
-    save_featurizer,
-)
+from noisyteacher.data import Featurizer, InputFormat, Tfidf, Tokens
 from noisyteacher.data.embeddings import (
     IMAGE_POOLINGS,
     WITH_WORDS,
@@ -54,6 +47,7 @@ from noisyteacher.data.embeddings import (
 )
 from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import RawInputs
+from noisyteacher.data.text import load_featurizer, save_featurizer
 from noisyteacher.models import ModelLike, ModelSpec, Network, TextEncoder, from_config, to_config
 
 FORMAT = "noisyteacher.Student"
@@ -188,10 +182,8 @@ def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
         with quiet_loading(transformers):
             encoder.save_encoder(folder / _ENCODER)
     if isinstance(featurizer, Tokens):
-        from transformers import AutoTokenizer
-
         # A folder that is moved to another machine must still find its tokenizer.
-        tokenizer = AutoTokenizer.from_pretrained(featurizer.tokenizer, trust_remote_code=False)
+        tokenizer = load_pretrained("AutoTokenizer", featurizer.tokenizer, "tokenizer")
         tokenizer.save_pretrained(folder / _TOKENIZER)
 
 
