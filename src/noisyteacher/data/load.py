@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
+from noisyteacher.core.locks import hold_lock
+from noisyteacher.data.cache import cache_folder, fingerprint, open_cache, write_cache
 from noisyteacher.data.dataset import Dataset, feature_statistics
 from noisyteacher.data.downloads import find_celeba, find_cifar, find_imdb, read_digits
 from noisyteacher.data.layouts import (
@@ -183,7 +184,7 @@ def _load(
     made = _dataset(name, raw, options, place)
     if raw.kind != "image":
         return made
-    with locked(folder):
+    with hold_lock(folder.with_name(f".{folder.name}.lock"), wait=True):
         if (cached := open_cache(folder)) is None:  # another process may have made it meanwhile
             write_cache(folder, made, options.image_size or raw.image_size)
             cached = open_cache(folder)

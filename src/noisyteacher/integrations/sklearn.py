@@ -34,7 +34,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
 from noisyteacher.models import BagLinear, CustomModel, Linear, ModelLike, ModelSpec, as_spec
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.preparation import can_cross_fit
+from noisyteacher.pipeline.preparation import can_cross_fit, fit_noise
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
 from noisyteacher.train.solver import LinearFit
 
@@ -267,13 +267,12 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             del self.coef_  # of an earlier fit
         words = sparse.issparse(X)
         if self.student == "linear" and (method is None or can_cross_fit(method, words)):
-            methods = (GoldOnly(),) if labels is None else default_methods(words)
-            if method is not None:
-                methods = (GoldOnly(), method)
+            tried = default_methods(words) if method is None else (GoldOnly(), method)
+            methods = (GoldOnly(),) if labels is None else tried
             return self._choose(X, rows, methods, seed, labels)
         method = method or (GoldOnly() if labels is None else SLaM())
-        self.views_ = BagViews(weak_drop=0.0) if sparse.issparse(X) else _standardising(X)
-        model = self._model(sparse.issparse(X))
+        self.views_ = BagViews(weak_drop=0.0) if words else _standardising(X)
+        model = self._model(words)
         prepared = fit_and_prepare(method, rows, labels)
         job = Job("student", model, method, prepared, rows.ids, rows.val_ids, seed=seed)
         data = TrainData(_tensors(X), self.views_, rows.classes)
@@ -323,10 +322,9 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             if labels is None
             else verdict(choice, choice.said_of_pool, [str(name) for name in self.classes_])
         )
-        self.noise_ = None
-        models = [noise for method in methods if (noise := method.noise()) is not None]
-        if labels is not None and models:
-            self.noise_ = models[0].fit(labels.take(rows.val_ids), rows.val_y)
+        self.noise_ = (
+            None if labels is None else fit_noise(methods, labels, rows.val_ids, rows.val_y)
+        )
         return self
 
     def _method(self) -> Method | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,16 +54,6 @@ def _encoder_or_words(encoder: float) -> str:
     )
 
 
-def _on_fewer_rows(compared: int, pool: int) -> list[str]:
-    """A sentence if the compared students were trained on a part of the pool."""
-    if compared >= pool:
-        return []
-    return [
-        f"Students were compared after training on {compared:,} of the {pool:,} pool rows; the "
-        "returned one is trained on all of them, and may be more accurate than stated."
-    ]
-
-
 @dataclass(frozen=True)
 class Unfinished:
     """Time was up; the same call with the same folder goes on."""
@@ -101,7 +91,7 @@ class Distilled:
     noise: TeacherNoise | None
     tested: Mapping[str, float]
     seconds: float
-    folder: Path | None = field(default=None)
+    folder: Path | None = None
 
     def __repr__(self) -> str:
         return f"Distilled({self.task.name!r}, {self.student!r}, folder={str(self.folder)!r})"
@@ -124,14 +114,19 @@ class Distilled:
 
     def verdict(self) -> str:
         """Accuracies on held-out gold rows, and whether the teacher was worth it."""
-        task, more = self.task, []
+        task, found, more = self.task, self.choice, []
         if not self.blend:
             seen = "without the selection set" if self._has_selection else "on all gold rows"
             more.append(f"The returned student is {self.kept}, trained {seen}.")
-        elif isinstance(choice := self.choice, LinearChoice) and choice.gold_weight < 1:
-            more += _on_fewer_rows(choice.compared_on, choice.pool_rows)
-        if isinstance(self.choice, LinearChoice) and self.choice.encoder_weight is not None:
-            more.append(_encoder_or_words(self.choice.encoder_weight))
+        if isinstance(found, LinearChoice):
+            if found.gold_weight < 1 and found.compared_on < found.pool_rows:
+                more.append(
+                    f"Students were compared after training on {found.compared_on:,} of the "
+                    f"{found.pool_rows:,} pool rows; the returned one is trained on all of them, "
+                    "and may be more accurate than stated."
+                )
+            if found.encoder_weight is not None:
+                more.append(_encoder_or_words(found.encoder_weight))
         pool = take_rows(task.inputs, task.split.pool[:_MOST_PREDICTED])
         said = self.student.logits(pool).argmax(1)
         return verdict(self.choice, said, task.classes, blended=self.blend, more=more)

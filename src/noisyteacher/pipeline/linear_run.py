@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +87,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
     run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
     with ProgressDisplay(quiet=run.quiet) as display:
-        store = _SolvedFolds.of(run, candidates, folds)
+        store = _SolvedFolds(run.path, candidates, folds)
         shown_progress = _SolveProgress(run, display, candidates, folds * repeats, store)
         try:
             choice = choose_linear(
@@ -112,40 +112,36 @@ def run_linear(run: Run) -> Distilled | Unfinished:
         blend=True,
         judged=task.judges,
         records={line.name: TrainingRecord(seconds / len(choice.lines)) for line in choice.lines},
-        noise=fit_noise(task, methods),
+        noise=fit_noise(methods, task.labels, task.ids[task.measures], task.y[task.measures]),
         tested=_tested(run, rows, choice, student, store),
         seconds=seconds,
         folder=run.path,
     )
 
 
-@dataclass
 class _SolvedFolds:
     """What was solved, in the run's folder: a file per fold, one of the refit, one of the test."""
 
-    folder: Path | None
-    key: str  # of the methods and their settings; the folder's claim tells the rest
-    saved: int = 0  # since this call began
-
-    @classmethod
-    def of(cls, run: Run, candidates: Sequence[LinearCandidate], folds: int) -> _SolvedFolds:
+    def __init__(self, folder: Path | None, candidates: Sequence[LinearCandidate], folds: int):
+        # The folder's claim tells the rest.
         told = f"{versions()}\n{folds}\n{candidates!r}"
-        return cls(run.path, hashlib.sha256(told.encode()).hexdigest())
+        self._folder, self._key = folder, hashlib.sha256(told.encode()).hexdigest()
+        self.saved = 0  # since this call began
 
     def load(self, name: str) -> list[np.ndarray] | None:
-        if self.folder is None:
-            return None
-        found = load_checkpoint(self._path(self.folder, name), self.key)
+        path = self._path(name)
+        found = None if path is None else load_checkpoint(path, self._key)
         return None if found is None else [found[0][str(i)].numpy() for i in range(len(found[0]))]
 
     def save(self, name: str, arrays: Sequence[np.ndarray]) -> None:
-        if self.folder is not None:
+        if (path := self._path(name)) is not None:
             tensors = {str(i): torch.from_numpy(array) for i, array in enumerate(arrays)}
-            save_checkpoint(self._path(self.folder, name), tensors, History(self.key))
+            save_checkpoint(path, tensors, History(self._key))
             self.saved += 1
 
-    def _path(self, folder: Path, name: str) -> Path:
-        return checkpoint_path(folder, f"solved_{self.key[:12]}_{name}")
+    def _path(self, name: str) -> Path | None:
+        name = f"solved_{self._key[:12]}_{name}"
+        return None if self._folder is None else checkpoint_path(self._folder, name)
 
 
 class _SolveProgress:

@@ -104,7 +104,7 @@ def run_networks(run: Run) -> Distilled | Unfinished:
         blend=False,
         judged=fit.judged,
         records={c.name: fit.record(c) for c in fit.candidates},
-        noise=fit_noise(task, methods),
+        noise=fit_noise(methods, task.labels, task.ids[task.measures], task.y[task.measures]),
         tested=fit.tested(student),
         seconds=time.monotonic() - began,
         folder=run.path,

@@ -133,18 +133,13 @@ def save_student(
     lock = folder.with_name(f".{folder.name}.lock")
     with hold_lock(lock, str(folder), "choose another folder"):
         _finish_replacing(folder)
-        _refuse_occupied(folder, overwrite)
+        if folder.exists() and not overwrite:
+            raise InputError(f"{folder} exists already; overwrite=True would replace it.")
+        if folder.exists() and not is_student(folder):
+            raise InputError(f"{folder} is not a student's folder, so it is not overwritten.")
         with temporary_sibling(folder, folder=True) as temporary:
             _write(temporary, student, card)
             _put_in_place(temporary, folder)
-
-
-def _refuse_occupied(folder: Path, overwrite: bool) -> None:
-    if folder.exists():
-        if not overwrite:
-            raise InputError(f"{folder} exists already; overwrite=True would replace it.")
-        if not is_student(folder):
-            raise InputError(f"{folder} is not a student's folder, so it is not overwritten.")
 
 
 def _write(folder: Path, student: Student, card: str) -> None:
@@ -289,7 +284,10 @@ def _read(folder: Path, config: dict[str, Any], custom: ModelLike | None) -> Stu
     inputs = InputFormat.from_json(config["inputs"], _read_featurizer(folder))
     if custom is None:
         _check_shapes(spec, weights, folder)
-        _check_features(spec, inputs, folder)
+        wanted = getattr(spec, "features", inputs.features)
+        if wanted != inputs.features:
+            told = f"the model reads {wanted} features and the inputs have {inputs.features}"
+            raise _contradiction(folder, told)
     loaded = Student(spec, weights, tuple(classes), inputs, config["about"])
     loaded.network  # noqa: B018  weights that do not fit are found now
     return loaded
@@ -324,14 +322,6 @@ def _check_shapes(spec: ModelSpec, weights: Mapping[str, Tensor], folder: Path) 
         if wanted.get(name) != found.get(name):
             told = f"{name} has shape {found.get(name)} there and {wanted.get(name)} by the config"
             raise _contradiction(folder, told)
-
-
-def _check_features(spec: ModelSpec, inputs: InputFormat, folder: Path) -> None:
-    """Refuse a model that reads another number of features than the inputs have."""
-    wanted = getattr(spec, "features", None)
-    if wanted is not None and wanted != inputs.features:
-        told = f"the model reads {wanted} features and the inputs have {inputs.features}"
-        raise _contradiction(folder, told)
 
 
 def _contradiction(folder: Path, told: str) -> InputError:

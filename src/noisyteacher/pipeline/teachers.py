@@ -206,7 +206,10 @@ def open_teacher(
     if ":" in model and not Path(model).exists():
         if embeddings or view_passes:
             raise InputError("Embeddings and view statistics need a model, not a function.")
-        return FunctionTeacher(_import_function(model), model, classes, k)
+        function = import_named(model)
+        if not callable(function):
+            raise InputError(f"{model} is not a function.")
+        return FunctionTeacher(function, model, classes, k)
     if is_student(model):
         student = load_student(model, network)
     elif network is not None:
@@ -239,13 +242,6 @@ def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[st
             "its order."
         )
     return tuple(names)
-
-
-def _import_function(text: str) -> Function:
-    found: Function = import_named(text)
-    if not callable(found):
-        raise InputError(f"{text} is not a function.")
-    return found
 
 
 def _hugging_face(model: str, max_length: int) -> Student:
