@@ -63,17 +63,8 @@ class FrozenEncoder(Featurizer, ABC):
 
     @property
     @abstractmethod
-    def features(self) -> int:
-        """How long the vectors are."""
-
-    @property
-    @abstractmethod
     def pooling(self) -> str:
         """How the encoder's output becomes one vector."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """What makes it again, beside the encoder's files."""
 
     @abstractmethod
     def save_encoder(self, folder: Path) -> None:

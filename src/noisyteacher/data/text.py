@@ -6,7 +6,7 @@ A fitted featurizer is saved as JSON, so that a student's folder can read new te
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -197,12 +197,7 @@ class HashedNgrams(Featurizer):
         return BagViews()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": "hashed",
-            "buckets": self.buckets,
-            "ngrams": self.ngrams,
-            "max_entries": self.max_entries,
-        }
+        return {"kind": "hashed", **asdict(self)}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> HashedNgrams:

@@ -222,8 +222,16 @@ class Distilled:
             if (sure >= threshold).any()
         ]
 
-    def comparison(self) -> Comparison:
-        """Teacher and student side by side, as the run's page shows them."""
+    def comparison(
+        self,
+        truth: Mapping[Any, int] | None = None,
+        picture_shape: tuple[int, int] | None = None,
+    ) -> Comparison:
+        """Teacher and student side by side, as the run's page shows them.
+
+        ``truth`` has the classes of pool ids, where known; rows of a table with a
+        ``picture_shape`` are shown as pictures.
+        """
         task, judged = self.task, self.judged
         pool = sample_rows(task.split.pool)
         ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
@@ -233,6 +241,8 @@ class Distilled:
             Predictions.of(task.labels.take(ids).probs),
             Predictions.of(self.student.predict_proba(inputs)),
             task.classes,
+            None if truth is None else np.array([truth.get(key, -1) for key in ids.tolist()]),
+            picture_shape,
         )
         known = judged[task.labels.has(task.ids[judged])]
         by_teacher = task.labels.take(task.ids[known]).hard

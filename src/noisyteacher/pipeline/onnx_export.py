@@ -40,14 +40,12 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
     path = Path(path)
     wrapped = _Whole(student, with_encoder=with_encoder).eval()
     given = onnx_inputs(student, _dummy(student), with_encoder=with_encoder)
-    names = tuple(given)
-    examples = tuple(torch.from_numpy(value) for value in given.values())
     batch = torch.export.Dim("batch", min=1)
-    sizes: list[dict[int, Any]] = [{0: batch} for _ in names]
-    if with_encoder and student.inputs.kind == "text":
-        tokens = torch.export.Dim("tokens", min=2, max=_longest(student))
-        for place in range(len(_encoder_of(student).input_names)):
-            sizes[place][1] = tokens
+    sizes: list[dict[int, Any]] = [{0: batch} for _ in given]
+    if with_encoder and isinstance(encoder := _encoder_of(student), Embeddings):
+        tokens = torch.export.Dim("tokens", min=2, max=encoder.max_length)
+        for size, _ in zip(sizes, encoder.input_names, strict=False):
+            size[1] = tokens
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_sibling(path, folder=True) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about its own workings
@@ -56,9 +54,9 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
         try:
             torch.onnx.export(
                 wrapped,
-                examples,
+                tuple(map(torch.from_numpy, given.values())),
                 str(file),
-                input_names=list(names),
+                input_names=list(given),
                 output_names=["logits"],
                 dynamic_shapes={"inputs": tuple(sizes)},
                 opset_version=OPSET,
@@ -127,12 +125,6 @@ def _encoder_of(student: Student) -> FrozenEncoder:
     if not isinstance(featurizer, FrozenEncoder):
         raise InputError("Only a student on embeddings has an encoder to export (--with-encoder).")
     return featurizer
-
-
-def _longest(student: Student) -> int:
-    encoder = _encoder_of(student)
-    assert isinstance(encoder, Embeddings)
-    return encoder.max_length
 
 
 def _require_onnx() -> None:

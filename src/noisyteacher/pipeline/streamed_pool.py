@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -252,9 +253,13 @@ def gather_streamed(
         shards = PoolTensors(folder, shown, task.labels)
     missing = 0
     for some_ids, some_texts in file.blocks():
-        for start in range(0, len(some_ids), SHARD_ROWS):
-            part = slice(start, start + SHARD_ROWS)
-            missing += _add_shard(shards, inputs, known, some_ids[part], some_texts[part])
+        labeled = np.flatnonzero(known.find(some_ids) >= 0)
+        missing += len(some_ids) - len(labeled)
+        for start in range(0, len(labeled), SHARD_ROWS):
+            rows = labeled[start : start + SHARD_ROWS]
+            tensors = inputs.tensors([some_texts[i] for i in rows])
+            read: Any = inputs.matrix(tensors) if solves else tensors
+            shards.add(read, known.take([some_ids[i] for i in rows]))
     if missing:
         warn(f"{missing} rows of {pool} have no teacher label and are left out.")
     say(
@@ -262,22 +267,3 @@ def gather_streamed(
         f"{len(ids):,} of them, and the student is {'solved' if solves else 'trained'} on all."
     )
     return replace(task, rest=shards), settings
-
-
-def _add_shard(
-    shards: PoolShards | PoolTensors,
-    inputs: InputFormat,
-    known: _LabelRows,
-    ids: list[str],
-    texts: list[str],
-) -> int:
-    """Write the rows with a label; how many have none."""
-    rows = np.flatnonzero(known.find(ids) >= 0)
-    if len(rows):
-        tensors = inputs.tensors([texts[i] for i in rows])
-        labels = known.take([ids[i] for i in rows])
-        if isinstance(shards, PoolTensors):
-            shards.add(tensors, labels)
-        else:
-            shards.add(inputs.matrix(tensors), labels)
-    return len(ids) - len(rows)
