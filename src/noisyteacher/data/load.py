@@ -90,8 +90,9 @@ def load_dataset(
     """
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}.")
-    files = FileOptions(id_column, text_column, label_column, image_size)
-    options = ReadOptions(**asdict(files), labeled=labeled, attribute=attribute)
+    options = ReadOptions(
+        id_column, text_column, label_column, image_size, labeled=labeled, attribute=attribute
+    )
     if str(name_or_path) == BUNDLED:
         return _dataset(BUNDLED, read_digits(), options, BUNDLED)
     place = _locate(name_or_path, data)

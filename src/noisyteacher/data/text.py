@@ -137,10 +137,7 @@ class Tfidf(Featurizer):
         if type(width) is not int or not 0 < width <= max(len(words), 1):
             raise TypeError(f"its width is {width!r}")
         made = cls(
-            saved["max_features"],
-            tuple(saved["ngrams"]),
-            saved["sublinear"],
-            saved["max_entries"],
+            saved["max_features"], tuple(saved["ngrams"]), saved["sublinear"], saved["max_entries"]
         )
         vocabulary = {word: i for i, word in enumerate(words)}
         made.vectorizer_ = made._vectorizer(vocabulary=vocabulary)
@@ -252,7 +249,7 @@ def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
         warn(
             f"Some texts have more than {width} different words and n-grams, the most that a row "
             "holds (the longest training text's number, or max_entries): of each, the "
-            f"{width} largest values are kept.",
+            f"{width} largest values are kept."
         )
 
 

@@ -288,12 +288,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         return self
 
     def _choose(
-        self,
-        X: Any,
-        rows: Rows,
-        methods: Sequence[Method],
-        seed: int,
-        labels: TeacherLabels | None,
+        self, X: Any, rows: Rows, methods: Sequence[Method], seed: int, labels: TeacherLabels | None
     ) -> Self:
         """The linear student that cross-fitting makes of these methods."""
         X = _compact(X)

@@ -223,9 +223,7 @@ class Distilled:
         ]
 
     def comparison(
-        self,
-        truth: Mapping[Any, int] | None = None,
-        picture_shape: tuple[int, int] | None = None,
+        self, truth: Mapping[Any, int] | None = None, picture_shape: tuple[int, int] | None = None
     ) -> Comparison:
         """Teacher and student side by side, as the run's page shows them.
 
