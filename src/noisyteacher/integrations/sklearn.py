@@ -165,7 +165,14 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         truth = np.concatenate([y, np.full(pool.shape[0], -1)])
         val_ids, val_y = _validation(labels, y, seed)
         if teacher_probs_gold is not None:
-            _warn_of_a_bad_teacher(labels.take(val_ids).hard, val_y, len(self.classes_))
+            right = float(np.mean(labels.take(val_ids).hard == val_y))
+            if right <= 1 / len(self.classes_):
+                # The likeliest reason is columns in another order.
+                warn(
+                    f"The teacher is right on {right:.1%} of the gold rows, no more than chance. "
+                    "Are its columns in the order of `classes` (by default the sorted classes of "
+                    "y)?"
+                )
         rows = Rows(np.arange(len(truth)), truth, val_ids, val_y, len(self.classes_))
         stack = sparse.vstack if sparse.issparse(X) else np.concatenate
         return self._learn(stack([X, pool]), rows, seed, labels)
@@ -383,16 +390,6 @@ def _unwrapped(value: Any) -> Any:
     if len(value) != 1:
         raise InputError(f"The pool is an array or a tuple of one, not a tuple of {len(value)}.")
     return value[0]
-
-
-def _warn_of_a_bad_teacher(predicted: np.ndarray, truth: np.ndarray, classes: int) -> None:
-    """At chance or below, the likeliest reason is columns in another order."""
-    right = float(np.mean(predicted == truth))
-    if right <= 1 / classes:
-        warn(
-            f"The teacher is right on {right:.1%} of the gold rows, no more than chance. Are its "
-            "columns in the order of `classes` (by default the sorted classes of y)?"
-        )
 
 
 def _validation(labels: TeacherLabels, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

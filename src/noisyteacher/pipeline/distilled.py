@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy.special import softmax
 
 from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.linear_choice import LinearChoice
 from noisyteacher.choose.verdict import headline, key_figures, percent, verdict
-from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import versions
 from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.pipeline.candidates import FLOOR
+from noisyteacher.pipeline.predict import write_columns
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import Row
@@ -265,17 +263,13 @@ class Distilled:
         probs = softmax(self.choice.out_of_fold, axis=1)
         probs = probs.reshape(-1, self.choice.rows, count).mean(0)
         names = np.array(task.classes)
-        table = pa.table(
-            {
-                "id": [str(key) for key in task.ids[self.judged].tolist()],
-                "label": names[task.y[self.judged]].tolist(),
-                "predicted": names[probs.argmax(1)].tolist(),
-                "probability": probs.max(1).astype(np.float32),
-            }
-        )
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
-        write_atomic(folder / OUT_OF_FOLD, sink.getvalue().to_pybytes())
+        columns = {
+            "id": [str(key) for key in task.ids[self.judged].tolist()],
+            "label": names[task.y[self.judged]].tolist(),
+            "predicted": names[probs.argmax(1)].tolist(),
+            "probability": probs.max(1).astype(np.float32),
+        }
+        write_columns(folder / OUT_OF_FOLD, columns)
 
     def rows(self, seed: int, hardware: str) -> list[Row]:
         """A results row per candidate; held-out gold rows take the place of S."""

@@ -88,7 +88,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
     with ProgressDisplay(quiet=run.quiet) as display:
         store = _SolvedFolds(run.path, candidates, folds)
-        shown_progress = _SolveProgress(run, display, candidates, folds * repeats, store)
+        progress = _SolveProgress(run, display, candidates, folds * repeats, store)
         try:
             choice = choose_linear(
                 rows,
@@ -96,12 +96,13 @@ def run_linear(run: Run) -> Distilled | Unfinished:
                 folds=folds,
                 metric=settings.metric,
                 seed=settings.seed,
-                progress=shown_progress,
+                progress=progress,
                 store=store,
             )
         except OutOfTime:
-            return Unfinished(shown_progress.solved)
-        shown_progress.finish()
+            # Time runs out between folds, so all that were begun are solved.
+            return Unfinished(tuple(f"{name}, {fold}" for name, fold in progress.begun))
+        progress.finish()
     state = linear_state(run.spec, choice.student)
     student = Student(run.spec, state, task.classes, run.inputs)
     seconds = time.monotonic() - began
@@ -160,45 +161,37 @@ class _SolveProgress:
         store: _SolvedFolds,
     ) -> None:
         self.run, self.display, self.fits, self.store = run, display, fits, store
-        self.names = [candidate.name for candidate in candidates]
-        self.begun = dict.fromkeys(self.names, 0)
+        self.begun: list[tuple[str, str]] = []  # methods, and in which fold
         self.solves = (fits + 1) * len(candidates)  # with the refit
-        self.done, self.file = 0, ProgressFile(run.path)
+        self.file = ProgressFile(run.path)
         self.start = self.fold_start = time.monotonic()
         self.fold: int | None = None
 
-    @property
-    def solved(self) -> tuple[str, ...]:
-        """The students of the folds that are done, by method."""
-        folds = self.done // len(self.names)
-        return tuple(f"{name}, fold {fold + 1}" for fold in range(folds) for name in self.names)
-
     def __call__(self, name: str, fold: int) -> None:
         """The next student, of a fold or of the refit, is about to be solved."""
+        now = time.monotonic()
         if fold != self.fold:
-            now = time.monotonic()
             last = 0.0 if self.fold is None else now - self.fold_start
             if now + last >= self.run.deadline and (self.store.saved or self.run.path is None):
                 raise OutOfTime
             self.fold, self.fold_start = fold, now
         where = "refit" if fold < 0 else f"fold {fold + 1}"
-        done, self.done = min(self.done, self.solves), self.done + 1
-        begun = self.begun.setdefault(name, 0)
-        self.begun[name] = begun + 1
+        done = min(len(self.begun), self.solves)
+        own = sum(method == name for method, _ in self.begun)
+        self.begun.append((name, where))
         self.display.update_total("All students", done, self.solves)
-        spent = time.monotonic() - self.start
         self.display.update(
             name,
-            min(begun, self.fits),
+            min(own, self.fits),
             self.fits + 1,
             numbers=where,
             line=f"Cross-fitting: {done} of {self.solves}",
-            seconds_left=spent / max(1, done) * (self.solves - done),
+            seconds_left=(now - self.start) / max(1, done) * (self.solves - done),
         )
         self.file.write(f"Cross-fitting {name}, {where}", done, self.solves)
 
     def finish(self) -> None:
-        for name in self.begun:
+        for name in dict(self.begun):
             self.display.update_total(name, 1, 1)
         line = f"Cross-fitting: {self.solves} of {self.solves}"
         self.display.update("All students", self.solves, self.solves, line=line)
