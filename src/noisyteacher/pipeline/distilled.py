@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,14 +61,14 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """How a candidate was trained, for its results row; solved students have no epochs."""
+    """How a candidate was trained, as its results row says it; solved students have no epochs."""
 
     seconds: float
     epochs: int = 0
     gold_repeat: int = 1
     generation: int = 1
-    curve: tuple[dict[str, Any], ...] = ()  # of the first held-out part
-    examples_per_second: float = 0.0
+    curve: list[dict[str, Any]] = field(default_factory=list)  # of the first held-out part
+    images_per_second: float = 0.0
     macro_f1: float | None = None
 
 
@@ -276,7 +276,6 @@ class Distilled:
         task = self.task
         found = []
         for line in self.choice.lines:
-            record = self.records[line.name]
             kind = "hard" if "hard=True" in line.name else "soft"
             found.append(
                 Row(
@@ -285,21 +284,15 @@ class Distilled:
                     distillation=kind if line.uses_teacher else None,
                     labeled=len(task.split.gold),
                     method=FLOOR if line.method is None else repr(line.method),
-                    gold_repeat=record.gold_repeat,
-                    generation=record.generation,
                     trial=0,
-                    epochs=record.epochs,
                     accuracy={
                         "last": self.tested.get(line.name),
                         "selected": None,
                         "best_test": None,
                         "out_of_fold": round(100 * line.score.value, 3),
                     },
-                    macro_f1=record.macro_f1,
                     teacher_accuracy=task.teacher_accuracy,
-                    curve=list(record.curve),
-                    seconds=round(record.seconds, 3),
-                    images_per_second=round(record.examples_per_second, 1),
+                    **vars(self.records[line.name]),
                     seeds={"recipe": seed, "trial": 0, "student": seed},
                     hardware=hardware,
                 )

@@ -112,7 +112,10 @@ def run_linear(run: Run) -> Distilled | Unfinished:
         student=student,
         blend=True,
         judged=task.judges,
-        records={line.name: TrainingRecord(seconds / len(choice.lines)) for line in choice.lines},
+        records=dict.fromkeys(
+            (line.name for line in choice.lines),
+            TrainingRecord(round(seconds / len(choice.lines), 3)),
+        ),
         noise=fit_noise(methods, task.labels, task.ids[task.measures], task.y[task.measures]),
         tested=_tested(run, rows, choice, student, store),
         seconds=seconds,

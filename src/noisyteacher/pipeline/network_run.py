@@ -368,12 +368,12 @@ class _NetworkFit:
         if not done:
             return TrainingRecord(0.0)
         return TrainingRecord(
-            seconds=sum(one.history.seconds for one in done),
+            seconds=round(sum(one.history.seconds for one in done), 3),
             epochs=self.run.config.epochs,
             gold_repeat=self.run.config.gold_repeat,
             generation=candidate.generation,
-            curve=tuple(asdict(record) for record in done[0].history.curve),
-            examples_per_second=done[0].examples_per_second,
+            curve=[asdict(record) for record in done[0].history.curve],
+            images_per_second=round(done[0].examples_per_second, 1),
             macro_f1=done[0].history.macro_f1,
         )
 
