@@ -113,9 +113,10 @@ class _NormalizedViews(ABC):
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         """The weak view in float32, on which the strong view builds."""
 
-    @abstractmethod
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
         """Height and width of what the model sees."""
+        height, width = x.shape[2:]
+        return height, width
 
     def weak(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> the augmented, normalized batch."""
@@ -171,10 +172,6 @@ class ImageViews(_NormalizedViews):
         return self._normalize(
             _pixels(x)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
         )
-
-    def _shown_size(self, x: Tensor) -> tuple[int, int]:
-        height, width = x.shape[2:]
-        return height, width
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,7 @@ class Tfidf(Featurizer):
         """Both in one pass over the texts, which takes most of the time."""
         self.vectorizer_, matrix = self._fit(texts)
         self.width_ = min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1)))
-        _warn_of_cut_texts(matrix, self.width_)
-        return padded_bags(matrix, self.width_)
+        return _bags(matrix, self.width_)
 
     @property
     def fitted(self) -> bool:
@@ -105,9 +104,7 @@ class Tfidf(Featurizer):
 
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
-        matrix = self._fitted().transform(texts)
-        _warn_of_cut_texts(matrix, self.width_)
-        return padded_bags(matrix, self.width_)
+        return _bags(self._fitted().transform(texts), self.width_)
 
     def views(self) -> BagViews:
         return BagViews()
@@ -186,9 +183,7 @@ class HashedNgrams(Featurizer):
         """(n, m) int64 indices and (n, m) float32 values; rows of unit length."""
         vectorizer = HashingVectorizer(n_features=self.buckets, ngram_range=self.ngrams)
         matrix = vectorizer.transform(texts)
-        _warn_of_cut_texts(matrix, self.max_entries)
-        longest = int(np.diff(matrix.indptr).max(initial=1))
-        return padded_bags(matrix, min(self.max_entries, longest))
+        return _bags(matrix, min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1))))
 
     def views(self) -> BagViews:
         return BagViews()
@@ -243,7 +238,8 @@ class Tokens(Featurizer):
         return cls(saved["tokenizer"], saved["max_length"])
 
 
-def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
+def _bags(matrix: csr_matrix, width: int) -> tuple[Tensor, Tensor]:
+    """As ``padded_bags``, with a warning where texts are cut."""
     # It says nothing of these very texts, so that the batches of a run give one warning in all.
     if np.diff(matrix.indptr).max(initial=0) > width:
         warn(
@@ -251,6 +247,7 @@ def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
             "holds (the longest training text's number, or max_entries): of each, the "
             f"{width} largest values are kept."
         )
+    return padded_bags(matrix, width)
 
 
 def padded_bags(matrix: csr_matrix, width: int) -> tuple[Tensor, Tensor]:

@@ -109,11 +109,8 @@ def featurizer_for(
             return ImageEmbeddings.cached(str(encoder))
         embeddings = Embeddings.cached(str(encoder))
         return EmbeddingsAndWords(embeddings, Tfidf()) if with_words else embeddings
-    return None if kind == "image" else text_featurizer(student)
-
-
-def text_featurizer(student: str | ModelLike) -> Featurizer:
-    """How this student reads texts: a tokenizer, hashed words, or TF-IDF, not fitted yet."""
+    if kind == "image":
+        return None
     if isinstance(student, TextEncoder):
         return Tokens(student.path_or_name)
     if isinstance(student, str) and _IMAGE_STUDENT.fullmatch(student):

@@ -163,7 +163,8 @@ class _Whole(nn.Module):
         self.network.load_state_dict(student.state)
         self.network.eval()
         inputs = student.inputs
-        self.views, self.images = inputs.views(), inputs.kind == "image" and inputs.featurizer is None
+        self.views = inputs.views()
+        self.images = inputs.kind == "image" and inputs.featurizer is None
         self.featurizer = _encoder_of(student) if with_encoder else None
         self.with_words = isinstance(inputs.featurizer, EmbeddingsAndWords)
         # Registered as a part of this module, so that its weights are written.

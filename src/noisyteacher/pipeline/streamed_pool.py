@@ -39,7 +39,7 @@ from noisyteacher.labels import TeacherLabels, store
 from noisyteacher.labels.manifest import LABEL_COLUMNS, Manifest
 from noisyteacher.labels.teacher_labels import check_joinable
 from noisyteacher.pipeline.api import gather
-from noisyteacher.pipeline.defaults import text_featurizer
+from noisyteacher.pipeline.defaults import featurizer_for
 from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.sources import ExamplesLike, as_examples
 from noisyteacher.pipeline.task import Task
@@ -226,7 +226,8 @@ def gather_streamed(
     own = [str(key) for part in sets.values() for key in part.ids.tolist()]
     file = _PoolFile(Path(pool), options, frozenset(texts), frozenset(own))
     known = _LabelRows([Path(path) for path in labels])
-    featurizer = settings.featurizer or text_featurizer(settings.student)
+    featurizer = settings.featurizer or featurizer_for("text", settings.student)
+    assert featurizer is not None
     wanted = STREAMED_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
     ids, drawn = file.draw(wanted, known, settings.seed)
     if not ids:
