@@ -21,7 +21,6 @@ from torch import Tensor
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.text import Featurizer, Tfidf
-from noisyteacher.data.views import BagViews
 
 _MAX_LENGTH = 256
 _POOLINGS = {
@@ -150,9 +149,6 @@ class EmbeddingsAndWords(Featurizer):
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
         return join_words(self.encoder.transform(texts), *self.words.transform(texts))
-
-    def views(self) -> BagViews:
-        return BagViews()
 
     def to_json(self) -> dict[str, Any]:
         return {**self.encoder.to_json(), "kind": WITH_WORDS, "words": self.words.to_json()}

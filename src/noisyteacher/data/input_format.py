@@ -112,14 +112,8 @@ class InputFormat:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the featurizer, which has a file of its own."""
-        return {
-            "kind": self.kind,
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "size": None if self.size is None else list(self.size),
-            "flip": self.flip,
-            "columns": list(self.columns),
-        }
+        names = ("kind", "mean", "std", "size", "flip", "columns")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], featurizer: Featurizer | None) -> InputFormat:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Featurizer(Protocol):
     """Turns texts into two tensors with one row per text, and knows which views suit them.
 
-    One that inherits from this class learns nothing from texts unless it says so.
+    One that inherits from this class makes bags of words, and learns nothing from texts, unless it
+    says otherwise.
     """
 
     @property
@@ -52,13 +53,14 @@ class Featurizer(Protocol):
 
     def views(self) -> Views:
         """The views of these tensors."""
-        ...
+        return BagViews()
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to make it again, under its ``kind``."""
         ...
 
 
+@dataclass(eq=False, repr=False)
 class Tfidf(Featurizer):
     """TF-IDF entries of the most frequent words and pairs of words, as rows of (index, value).
 
@@ -69,19 +71,11 @@ class Tfidf(Featurizer):
     longer text keeps its largest values, and a warning says so.
     """
 
-    def __init__(
-        self,
-        max_features: int = 20_000,
-        ngrams: tuple[int, int] = (1, 2),
-        sublinear: bool = True,
-        max_entries: int = 512,
-        min_texts: int = 2,
-    ) -> None:
-        self.max_features = max_features
-        self.ngrams = ngrams
-        self.sublinear = sublinear
-        self.max_entries = max_entries
-        self.min_texts = min_texts
+    max_features: int = 20_000
+    ngrams: tuple[int, int] = (1, 2)
+    sublinear: bool = True
+    max_entries: int = 512
+    min_texts: int = 2
 
     def fit(self, texts: Sequence[str]) -> Tfidf:
         """Learn the vocabulary and its weights."""
@@ -105,9 +99,6 @@ class Tfidf(Featurizer):
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
         return _bags(self._fitted().transform(texts), self.width_)
-
-    def views(self) -> BagViews:
-        return BagViews()
 
     def to_json(self) -> dict[str, Any]:
         fitted = self._fitted()
@@ -184,9 +175,6 @@ class HashedNgrams(Featurizer):
         vectorizer = HashingVectorizer(n_features=self.buckets, ngram_range=self.ngrams)
         matrix = vectorizer.transform(texts)
         return _bags(matrix, min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1))))
-
-    def views(self) -> BagViews:
-        return BagViews()
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "hashed", **asdict(self)}

@@ -164,8 +164,8 @@ def gather(
     files: FileOptions | None = None,
 ) -> Task:
     """Read everything a distillation needs, and match it."""
-    known = {"gold": gold, "val": val, "selection": selection, "test": test}
-    sets = {name: as_examples(one, name, files) for name, one in known.items() if one is not None}
+    labeled = {"gold": gold, "val": val, "selection": selection, "test": test}
+    sets = {name: as_examples(one, name, files) for name, one in labeled.items() if one is not None}
     sets["pool"] = as_examples(pool, "pool", files, labeled=False, features=sets["gold"].features)
     in_order = [sets[name] for name in ("gold", "pool", "val") if name in sets]
     return make_task(sets, as_labels(labels, in_order, classes, logits=logits))

@@ -126,7 +126,9 @@ def run_linear(run: Run) -> Distilled | Unfinished:
 class _SolvedFolds:
     """What was solved, in the run's folder: a file per fold, one of the refit, one of the test."""
 
-    def __init__(self, folder: Path | None, candidates: Sequence[LinearCandidate], folds: int):
+    def __init__(
+        self, folder: Path | None, candidates: Sequence[LinearCandidate], folds: int
+    ) -> None:
         # The folder's claim tells the rest.
         told = f"{versions()}\n{folds}\n{candidates!r}"
         self._folder, self._key = folder, hashlib.sha256(told.encode()).hexdigest()

@@ -89,6 +89,7 @@ def onnx_inputs(
 ) -> dict[str, np.ndarray]:
     """What ONNX Runtime must be given for these raw inputs."""
     featurizer, plain = student.inputs.featurizer, student.inputs.plain_inputs(inputs)
+    found: dict[str, Any]
     if with_encoder:
         encoder = _encoder_of(student)
         read = encoder.encoder_inputs(plain)
@@ -96,13 +97,13 @@ def onnx_inputs(
     elif isinstance(featurizer, FrozenEncoder | EmbeddingsAndWords):
         found = {"embedding": _encoder_of(student).transform(plain)}
     elif featurizer is None:
-        found = {student.inputs.kind: torch.from_numpy(plain)}
+        found = {student.inputs.kind: plain}
     else:
         names = ("input_ids", "attention_mask") if isinstance(featurizer, Tokens) else _WORDS
         found = dict(zip(names, featurizer.transform(plain), strict=True))
     if isinstance(featurizer, EmbeddingsAndWords):
         found |= dict(zip(_WORDS, featurizer.words.transform(plain), strict=True))
-    return {name: np.ascontiguousarray(value.numpy()) for name, value in found.items()}
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
 
 
 def _encoder_of(student: Student) -> FrozenEncoder:
