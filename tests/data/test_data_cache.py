@@ -90,7 +90,7 @@ def test_a_failed_decoding_leaves_nothing(
     with pytest.raises(InputError, match=r"train\.parquet, row 1"):
         load_dataset(tmp_path / "set")
     assert caches(cache) == []
-    assert not list(cache.glob(".*.partial"))
+    assert not list(cache.glob(".*.tmp-*"))
 
 
 def test_a_killed_decoding_is_done_again(tmp_path: Path, cache: Path, pictures: np.ndarray) -> None:
@@ -106,9 +106,9 @@ def test_a_killed_decoding_is_done_again(tmp_path: Path, cache: Path, pictures: 
     )
     assert killed.returncode == -signal.SIGKILL
     assert caches(cache) == []
-    assert list(cache.glob(".*.partial"))
+    assert list(cache.glob(".*.tmp-*"))
     np.testing.assert_array_equal(load_dataset(tmp_path / "set").inputs, pictures)
-    assert not list(cache.glob(".*.partial"))
+    assert not list(cache.glob(".*.tmp-*"))
 
 
 def test_a_damaged_cache_is_named(tmp_path: Path, cache: Path, pictures: np.ndarray) -> None:

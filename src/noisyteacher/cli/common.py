@@ -196,11 +196,7 @@ def json_line(value: Any) -> str:
 
 
 def text_table(
-    title: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    texts: int = 1,
-    **look: Any,
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1, **look: Any
 ) -> Table:
     """A table for the console: the first columns are ``texts`` and fold, numbers never do.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +25,6 @@ from noisyteacher.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from noisyteacher.bench.gold_sizes import DigitsSplit
     from noisyteacher.pipeline import Distilled
     from noisyteacher.runs import Row
 
@@ -70,10 +68,7 @@ def demo(
         draw_gold_sizes(rows, out / "pictures" / "gold-rows")
         record_command(out, this_command())
         page = write_run_page(out, html)
-    if json:
-        typer.echo(json_line(_outcome(done, rows, page)))
-    else:
-        _show(done, rows, page)
+    _show(done, rows, page, json)
     if open_page:
         typer.launch(str(page))
 
@@ -94,49 +89,28 @@ def _distill(out: Path, seed: int, quiet: bool) -> Distilled:
     )
     done = run_distill(task, settings, out, device="cpu", quiet=quiet)
     assert isinstance(done, Distilled)
-    _save_pictures(done, parts, out)
+    # Again, with digits as pictures, and with their truth, which a demo knows.
+    done.comparison(truth=dict(enumerate(parts.y.tolist())), picture_shape=(8, 8)).save(out)
     return done
 
 
-def _save_pictures(done: Distilled, parts: DigitsSplit, out: Path) -> None:
-    """The comparison again, with digits as pictures, and with their truth, which a demo knows."""
-    from noisyteacher.runs.comparison import Predictions, find_examples
-
-    pool = parts.pool
-    disagreements, examples = find_examples(
-        pool,
-        parts.x[pool],
-        Predictions.of(parts.labels.take(pool).probs),
-        Predictions.of(done.student.predict_proba(parts.x[pool])),
-        done.task.classes,
-        truth=parts.y[pool],
-        picture_shape=(8, 8),
-    )
-    found = replace(done.comparison(), disagreements=disagreements, examples=examples)
-    found.save(out)
-
-
-def _outcome(done: Distilled, rows: list[Row], page: Path) -> dict[str, object]:
-    from noisyteacher.bench.gold_sizes import sizes_table, sizes_verdict
-
-    header, lines = sizes_table(rows)
-    return {
-        "report": str(page),
-        "distill": done.student.about,
-        "verdict": sizes_verdict(rows),
-        "table": {"header": header, "rows": lines},
-        "rows": rows,
-    }
-
-
-def _show(done: Distilled, rows: list[Row], page: Path) -> None:
+def _show(done: Distilled, rows: list[Row], page: Path, json: bool) -> None:
     from noisyteacher.bench.gold_sizes import sizes_table, sizes_title, sizes_verdict
 
-    console = wide_console()
-    told = done.student.about["table"]
-    console.print(text_table(told["title"], told["header"], told["rows"]))
-    print_text(console, done.verdict())
     header, lines = sizes_table(rows)
+    if json:
+        outcome = {
+            "report": str(page),
+            "distill": done.student.about,
+            "verdict": sizes_verdict(rows),
+            "table": {"header": header, "rows": lines},
+            "rows": rows,
+        }
+        typer.echo(json_line(outcome))
+        return
+    console = wide_console()
+    console.print(text_table(**done.student.about["table"]))
+    print_text(console, done.verdict())
     narrow = [name.replace(" ", "\n") for name in header]  # else it takes more than 80 columns
     console.print(text_table(sizes_title(rows), narrow, lines))
     print_text(console, sizes_verdict(rows))

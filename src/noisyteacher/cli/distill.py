@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,7 +30,6 @@ from noisyteacher.cli.common import (
     json_line,
     option,
     print_text,
-    say,
     say_first,
     say_next,
     text_table,
@@ -41,8 +41,6 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.locks import rank
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from noisyteacher.pipeline import Distilled, Unfinished
     from noisyteacher.pipeline.task import Task
 
@@ -256,7 +254,7 @@ def distill(
             "A teacher that was trained on the gold examples cannot be measured on them. Use "
             "--val to give labeled examples that it was not trained on."
         )
-    tell = _quiet if json or rank() > 0 else say
+    tell = partial(say_first, quiet=json or rank() > 0)
     settings = DistillSettings(
         student=named_student(student),
         methods=tuple(import_method(text) for text in method or ()),
@@ -272,6 +270,7 @@ def distill(
         seed=seed,
     )
     files = FileOptions(id_column, text_column, label_column, image_size)
+    labeled: dict[str, Any] = {"gold": gold, "val": val, "selection": selection, "test": test}
     told = why_stream(pool, labels, settings) if stream is None else None
     with warnings_as_lines() as notes, ExitStack() as stack:
         if stream or told is not None:
@@ -280,10 +279,7 @@ def distill(
             shards = out.with_name(f"{out.name}.stream{rank() or ''}")
             stack.callback(shutil.rmtree, shards, ignore_errors=True)
             task, settings = gather_streamed(
-                gold=gold,
-                val=val,
-                selection=selection,
-                test=test,
+                **labeled,
                 pool=pool,
                 labels=labels,
                 files=files,
@@ -292,16 +288,9 @@ def distill(
                 say=tell,
             )
         else:
+            named = None if classes is None else list(parse_classes(classes))
             task = gather(
-                gold=gold,
-                val=val,
-                selection=selection,
-                test=test,
-                pool=pool,
-                labels=list(labels),
-                classes=None if classes is None else list(parse_classes(classes)),
-                logits=logits,
-                files=files,
+                **labeled, pool=pool, labels=labels, classes=named, logits=logits, files=files
             )
         tell(_sizes_in_words(task))
         done = run_distill(
@@ -331,7 +320,7 @@ def _show(
         typer.echo(json_line(outcome | done.student.about))
         return
     console = wide_console()
-    console.print(_table(done))
+    console.print(text_table(**done.student.about["table"]))
     print_text(console, done.verdict())
     typer.echo(f"Student: {out / 'student'}\nPage: {page}")
     say_next("noisyteacher", "predict", out / "student", "NEW", "--out", "predictions.csv")
@@ -342,19 +331,12 @@ def _write_report(done: Distilled, out: Path, notes: list[str], html: Path | Non
     from noisyteacher.report import write_run_page
     from noisyteacher.runs import record_command
 
-    task = done.task
+    task, rows = done.task, done.measured_on
     if done.noise is not None:
-        rows = done.measured_on
-        rows = rows[task.labels.has(task.ids[rows])]
         stem = out / "pictures" / "alpha"
         draw_alpha_curve(done.noise, task.labels.take(task.ids[rows]), task.y[rows], stem)
     record_command(out, this_command(), [_sizes_in_words(task), *notes])
     return write_run_page(out, html)
-
-
-def _table(done: Distilled) -> Table:
-    told = done.student.about["table"]
-    return text_table(told["title"], told["header"], told["rows"])
 
 
 def _sizes_in_words(task: Task) -> str:
@@ -365,7 +347,3 @@ def _sizes_in_words(task: Task) -> str:
         f"{sizes_in_words(task.sizes)}, {len(task.classes)} classes; the teacher is right on "
         f"{task.teacher_accuracy:.1f}% of {measured}."
     )
-
-
-def _quiet(text: str) -> None:
-    pass

@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import (
-    OUTPUT,
-    STUDENTS,
-    Json,
-    Overwrite,
-    json_line,
-    option,
-    say_first,
-)
+from noisyteacher.cli.common import OUTPUT, STUDENTS, Json, Overwrite, json_line, option, say_first
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onnx`"

@@ -54,11 +54,7 @@ def predict(
     from noisyteacher.data import read_examples
     from noisyteacher.io.user_tables import FileOptions
     from noisyteacher.pipeline import load_student
-    from noisyteacher.pipeline.predict import (
-        held_out_effect,
-        predict_classes,
-        write_predictions,
-    )
+    from noisyteacher.pipeline.predict import held_out_effect, predict_classes, write_predictions
 
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; add --overwrite to replace it.")

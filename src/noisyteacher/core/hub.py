@@ -1,4 +1,7 @@
-"""Models by name: refused at once where the Hugging Face hub cannot be asked for them."""
+"""Models by folder or name, loaded without running their code.
+
+They are refused at once where the Hugging Face hub cannot be asked for them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from urllib.parse import urlsplit
 
 from noisyteacher.core.errors import InputError
@@ -52,6 +56,31 @@ def _reachable(address: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def load_pretrained(auto: str, name: str, kind: str, **options: Any) -> Any:
+    """What the class ``auto`` of Transformers loads by that name; ``kind`` stands in errors."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            f"{kind.capitalize()}s need transformers: install it with "
+            "`pip install noisyteacher[hf]`."
+        ) from error
+    check_model_name(name)
+    place: ModuleType = transformers
+    if auto == "AutoImageProcessor":
+        # Some releases of Transformers 5 offer it at the top only where torchvision is installed,
+        # although Pillow is enough for it.
+        from transformers.models.auto import image_processing_auto
+
+        place = image_processing_auto
+    try:
+        with quiet_loading(transformers):
+            return getattr(place, auto).from_pretrained(name, trust_remote_code=False, **options)
+    except LOADING_ERRORS as error:
+        first = str(error).partition("\n")[0]
+        raise InputError(f"No {kind} could be loaded from {name!r}: {first}") from error
 
 
 @contextmanager

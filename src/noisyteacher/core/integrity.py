@@ -71,7 +71,7 @@ def note_missing(path: object) -> None:
     """Tell that damage to a file would not be noticed."""
     warn(
         f"{path} was written by an earlier version, without a checksum: damage to it would go "
-        "unnoticed.",
+        "unnoticed."
     )
 
 

@@ -24,15 +24,17 @@ def rank() -> int:
 
 
 @contextmanager
-def hold_lock(path: str | Path, what: str, remedy: str) -> Iterator[None]:
-    """Hold the lock file ``path``; refuse at once where another process holds it.
+def hold_lock(
+    path: str | Path, what: str = "", remedy: str = "", *, wait: bool = False
+) -> Iterator[None]:
+    """Hold the lock file ``path``; where another process holds it, refuse at once, or ``wait``.
 
     ``what`` names the locked thing and ``remedy`` what else the user can do. The file is removed
     at the end; one that a killed process left behind locks nothing.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = None if fcntl is None else _lock(path, what, remedy)
+    file = None if fcntl is None else _lock(path, what, remedy, wait)
     try:
         yield
     finally:
@@ -43,11 +45,11 @@ def hold_lock(path: str | Path, what: str, remedy: str) -> Iterator[None]:
                 os.close(file)
 
 
-def _lock(path: Path, what: str, remedy: str) -> int | None:
+def _lock(path: Path, what: str, remedy: str, wait: bool) -> int | None:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if _is_file(path, file):
                 os.truncate(file, 0)
                 os.write(file, str(os.getpid()).encode())
@@ -60,10 +62,9 @@ def _lock(path: Path, what: str, remedy: str) -> int | None:
                 f"{what} is in use by {process}; wait until it has ended, or {remedy}."
             ) from None
         except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                os.close(file)
-                raise
             os.close(file)
+            if error.errno not in _UNSUPPORTED:
+                raise
             return None
         # Its former holder removed the file between our opening and locking it.
         os.close(file)

@@ -19,10 +19,7 @@ Array = TypeVar("Array", npt.NDArray[Any], torch.Tensor)
 
 
 def check_probabilities(
-    probs: Array,
-    row_name: Callable[[int], str],
-    rest: Array | None = None,
-    first_row: int = 0,
+    probs: Array, row_name: Callable[[int], str], rest: Array | None = None, first_row: int = 0
 ) -> Array:
     """Refuse rows with NaN, infinity or negative entries, and rows that do not sum to 1.
 

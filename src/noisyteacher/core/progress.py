@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
-from types import TracebackType
 from typing import Self, TypeVar
 
 from rich.console import Console
@@ -64,12 +63,7 @@ class ProgressDisplay:
             self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live:
             self._bars.stop()
 

@@ -11,9 +11,6 @@ import hashlib
 import math
 import os
 import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,20 +18,19 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import write_atomic
+from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.core.integrity import check_file, file_sha256, read_json, sealed_json
 from noisyteacher.core.progress import track
 from noisyteacher.data.dataset import ChannelHistogram, Dataset
 from noisyteacher.data.layouts import Found, ReadOptions
 from noisyteacher.io.images import decoded
 
-if sys.platform != "win32":
-    import fcntl
-
 _FORMAT = 4  # raise it when decoding changes, so that old caches are not used
 _HEADER = "images.json"
-_IMAGES = ("train_images", "test_images")
-_COLUMNS = ("train_ids", "train_y", "test_ids", "test_y")
+# Files, and the fields of a dataset that they hold.
+_IMAGES = {"train_images": "inputs", "test_images": "test_inputs"}
+_COLUMNS = {"train_ids": "ids", "train_y": "y", "test_ids": "test_ids", "test_y": "test_y"}
+_FILES = _IMAGES | _COLUMNS
 
 
 def cache_folder(cache: str | Path | None) -> Path:
@@ -62,50 +58,35 @@ def open_cache(folder: Path) -> Dataset | None:
         return None
     remedy = f"delete the folder {folder} and run again"
     header = read_json(folder / _HEADER, remedy)
-    for stem in (*_IMAGES, *_COLUMNS):
-        check_file(folder / f"{stem}.npy", header.get("files", {}).get(stem), remedy)
-    arrays = {
-        stem: np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False) for stem in _IMAGES
-    } | {stem: np.load(folder / f"{stem}.npy", allow_pickle=False) for stem in _COLUMNS}
-    return Dataset(
-        name=header["name"],
-        kind="image",
-        ids=arrays["train_ids"],
-        inputs=arrays["train_images"],
-        y=arrays["train_y"],
-        test_ids=arrays["test_ids"],
-        test_inputs=arrays["test_images"],
-        test_y=arrays["test_y"],
-        classes=tuple(header["classes"]),
-        mean=tuple(header["mean"]),
-        std=tuple(header["std"]),
-    )
+    fields: dict[str, Any] = {}
+    for stem, field in _FILES.items():
+        path = folder / f"{stem}.npy"
+        check_file(path, header.get("files", {}).get(stem), remedy)
+        fields[field] = np.load(
+            path, mmap_mode="r" if stem in _IMAGES else None, allow_pickle=False
+        )
+    fields |= {name: tuple(header[name]) for name in ("classes", "mean", "std")}
+    return Dataset(name=header["name"], kind="image", **fields)
 
 
 def write_cache(folder: Path, made: Dataset, side: int | None) -> None:
     """Decode the images of a dataset into ``folder``; it appears whole or not at all."""
-    temporary = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
-    temporary.mkdir(parents=True)
     wanted = (side, side) if side else None
-    try:
+    with temporary_sibling(folder, folder=True) as temporary:
         histogram = ChannelHistogram()
         size = _write_images(temporary, "train", made.inputs, wanted, histogram)
         _write_images(temporary, "test", made.test_inputs, size, None)
-        columns = (made.ids, made.y, made.test_ids, made.test_y)
-        for stem, column in zip(_COLUMNS, columns, strict=True):
+        for stem, field in _COLUMNS.items():
+            column = getattr(made, field)
             with (temporary / f"{stem}.npy").open("wb") as file:
                 text = column.dtype.kind == "O"  # NumPy files hold no Python strings
                 np.save(file, column.astype(np.str_) if text else column, allow_pickle=False)
                 _sync(file)
         mean, std = histogram.mean_and_std()
-        files = {s: file_sha256(temporary / f"{s}.npy") for s in (*_IMAGES, *_COLUMNS)}
+        files = {stem: file_sha256(temporary / f"{stem}.npy") for stem in _FILES}
         header = {"name": made.name, "classes": made.classes, "mean": mean, "std": std}
         write_atomic(temporary / _HEADER, sealed_json(header | {"files": files}))
         temporary.replace(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _write_images(
@@ -149,13 +130,3 @@ def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
 def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time make this cache; the others wait, then find it made."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f".{folder.name}.lock").open("wb") as file:
-        if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.frozen_encoder import FrozenEncoder
-from noisyteacher.data.text import Tfidf
-from noisyteacher.data.views import BagViews
+from noisyteacher.data.text import Featurizer, Tfidf
 
 _MAX_LENGTH = 256
 _POOLINGS = {
@@ -99,11 +98,6 @@ class Embeddings(FrozenEncoder):
     def to_json(self) -> dict[str, Any]:
         return {"kind": "embeddings", "encoder": self.encoder, "max_length": self.max_length}
 
-    @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> Embeddings:
-        """Made again from the encoder's name or folder; new texts are not cached."""
-        return cls(saved["encoder"], saved["max_length"])
-
     def save_encoder(self, folder: Path) -> None:
         self.model.save_pretrained(folder)  # type: ignore[operator]
         self._tokenizer.save_pretrained(folder)
@@ -125,7 +119,7 @@ class Embeddings(FrozenEncoder):
         return min(_MAX_LENGTH, int(getattr(self._config, "max_position_embeddings", _MAX_LENGTH)))
 
 
-class EmbeddingsAndWords:
+class EmbeddingsAndWords(Featurizer):
     """A featurizer of texts: a frozen encoder's vectors, and TF-IDF beside them.
 
     Rows of (index, value): the first ``encoded`` indices are those of the vector, the others are
@@ -155,9 +149,6 @@ class EmbeddingsAndWords:
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
         return join_words(self.encoder.transform(texts), *self.words.transform(texts))
-
-    def views(self) -> BagViews:
-        return BagViews()
 
     def to_json(self) -> dict[str, Any]:
         return {**self.encoder.to_json(), "kind": WITH_WORDS, "words": self.words.to_json()}

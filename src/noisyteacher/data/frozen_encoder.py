@@ -19,18 +19,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import Tensor
 
-from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import LOADING_ERRORS, check_model_name, quiet_loading
+from noisyteacher.core.hub import load_pretrained
+from noisyteacher.core.integrity import file_sha256
 from noisyteacher.core.progress import track
 from noisyteacher.data.cache import cache_folder
+from noisyteacher.data.text import Featurizer
 from noisyteacher.data.views import TableViews
 
 _BATCH = 32
 _KEY_BYTES = 16
 
 
-class FrozenEncoder(ABC):
+class FrozenEncoder(Featurizer, ABC):
     """A featurizer of texts or images: unit-length vectors of an encoder that is not trained.
 
     Args:
@@ -61,22 +62,9 @@ class FrozenEncoder(ABC):
         return cls(encoder, cache=cache_folder(None) / "embeddings")
 
     @property
-    def fitted(self) -> bool:
-        return True
-
-    @property
-    @abstractmethod
-    def features(self) -> int:
-        """How long the vectors are."""
-
-    @property
     @abstractmethod
     def pooling(self) -> str:
         """How the encoder's output becomes one vector."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """What makes it again, beside the encoder's files."""
 
     @abstractmethod
     def save_encoder(self, folder: Path) -> None:
@@ -103,16 +91,11 @@ class FrozenEncoder(ABC):
             for path in sorted(folder.rglob("*")):
                 if path.suffix in (".safetensors", ".bin", ".json", ".txt", ".model"):
                     found.update(str(path.relative_to(folder)).encode())
-                    with path.open("rb") as file:
-                        found.update(hashlib.file_digest(file, "sha256").digest())
+                    found.update(bytes.fromhex(file_sha256(path)))
         else:
             revision = getattr(self._config, "_commit_hash", None)
             found.update(f"{self.encoder} {revision}".encode())
         return found.hexdigest()
-
-    def fit_transform(self, inputs: Any) -> Tensor:
-        """Nothing is learned."""
-        return self.transform(inputs)
 
     def transform(self, inputs: Any) -> Tensor:
         """(n, d) float32 of unit length (to half precision)."""
@@ -143,23 +126,7 @@ class FrozenEncoder(ABC):
         return loaded.requires_grad_(False)
 
     def _load(self, auto: str, **options: Any) -> Any:
-        try:
-            import transformers
-        except ImportError as error:
-            raise InputError(
-                "An encoder needs transformers: install it with `pip install noisyteacher[hf]`."
-            ) from error
-        check_model_name(self.encoder)
-        try:
-            with quiet_loading(transformers):
-                return _auto_class(auto).from_pretrained(
-                    self.encoder, trust_remote_code=False, **options
-                )
-        except LOADING_ERRORS as error:
-            first = str(error).partition("\n")[0]
-            raise InputError(
-                f"No encoder could be loaded from {self.encoder!r}: {first}"
-            ) from error
+        return load_pretrained(auto, self.encoder, "encoder", **options)
 
     @torch.inference_mode()
     def _embedded(self, inputs: list[Any]) -> Iterator[np.ndarray]:
@@ -187,18 +154,6 @@ class FrozenEncoder(ABC):
                 vectors[rows] = np.concatenate(list(found))
                 _write_part(folder, unique[rows], vectors[rows])
         return vectors[inverse]
-
-
-def _auto_class(name: str) -> Any:
-    if name == "AutoImageProcessor":
-        # Some releases of Transformers 5 offer it at the top only where torchvision is installed,
-        # although Pillow is enough for it.
-        from transformers.models.auto.image_processing_auto import AutoImageProcessor
-
-        return AutoImageProcessor
-    import transformers
-
-    return getattr(transformers, name)
 
 
 def _key(one: str | np.ndarray) -> bytes:

@@ -101,10 +101,10 @@ class _NormalizedViews(ABC):
     def has_strong(self) -> bool:
         return self.strong_view is not None
 
-    def _normalize(self, pixels: Tensor) -> Tensor:
-        """(b, H, W, 3) values in 0..255 -> (b, 3, H, W) float32, channels last in memory."""
-        scale, bias = self._constants.on(pixels.device)
-        return torch.addcmul(bias, pixels, scale).permute(0, 3, 1, 2)
+    def _normalize(self, x: Tensor) -> Tensor:
+        """(b, 3, H, W) values in 0..255 -> the same in float32, channels last in memory."""
+        scale, bias = self._constants.on(x.device)
+        return torch.addcmul(bias, _pixels(x), scale).permute(0, 3, 1, 2)
 
     def _as_input(self, x: Tensor) -> Tensor:
         return x.to(self.dtype, memory_format=torch.channels_last)
@@ -113,9 +113,10 @@ class _NormalizedViews(ABC):
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         """The weak view in float32, on which the strong view builds."""
 
-    @abstractmethod
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
         """Height and width of what the model sees."""
+        height, width = x.shape[2:]
+        return height, width
 
     def weak(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> the augmented, normalized batch."""
@@ -130,7 +131,7 @@ class _NormalizedViews(ABC):
     def crop(self, x: Tensor, generator: Generator) -> Tensor:
         """(b, 3, H, W) uint8 -> one random crop-and-resize view, for view statistics."""
         view = crop_resize_view(x, generator, size=self._shown_size(x))
-        return self._as_input(self._normalize(_pixels(view)))
+        return self._as_input(self._normalize(view))
 
 
 @dataclass(frozen=True)
@@ -155,23 +156,22 @@ class ImageViews(_NormalizedViews):
 
     def plain(self, x: Tensor) -> Tensor:
         """(b, 3, H, W) uint8 -> the normalized batch."""
-        return self._as_input(self._normalize(_pixels(x)))
+        return self._as_input(self._normalize(x))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
-        pixels = _pixels(x)
-        _, height, width, _ = pixels.shape
+        height, width = x.shape[2:]
         down, across = round(self.shift * height), round(self.shift * width)
         if not (self.flip or down or across):
-            return self._normalize(pixels)
-        rows = _shifted(pixels, height, down, generator)
-        columns = _shifted(pixels, width, across, generator)
+            return self._normalize(x)
+        rows = _shifted(x, height, down, generator)
+        columns = _shifted(x, width, across, generator)
         if self.flip:
             columns = torch.where(_mirrored(x, generator), width - 1 - columns, columns)
-        return self._normalize(_gather(pixels, rows, columns))
-
-    def _shown_size(self, x: Tensor) -> tuple[int, int]:
-        height, width = x.shape[2:]
-        return height, width
+        # Each image at its own (b, H) rows and (b, W) columns.
+        image = torch.arange(len(x), device=x.device)[:, None, None]
+        return self._normalize(
+            _pixels(x)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        )
 
 
 @dataclass(frozen=True)
@@ -205,18 +205,16 @@ class ResizedCropViews(_NormalizedViews):
         """(b, 3, H, W) uint8 -> (b, 3, size, size), the normalized middle."""
         height, width = x.shape[2:]
         if min(height, width) < self.size:
-            scaled = F.interpolate(
-                x.float(), (self.size, self.size), mode="bilinear", antialias=False
-            )
-            return self._as_input(self._normalize(_pixels(scaled)))
-        top, left = (height - self.size) // 2, (width - self.size) // 2
-        middle = x[:, :, top : top + self.size, left : left + self.size]
-        return self._as_input(self._normalize(_pixels(middle)))
+            shown = F.interpolate(x.float(), (self.size, self.size), mode="bilinear")
+        else:
+            top, left = (height - self.size) // 2, (width - self.size) // 2
+            shown = x[:, :, top : top + self.size, left : left + self.size]
+        return self._as_input(self._normalize(shown))
 
     def _weak(self, x: Tensor, generator: Generator) -> Tensor:
         mirror = _mirrored(x, generator) if self.flip else None
         cropped = _random_crop(x, generator, self.area, self.ratio, (self.size, self.size), mirror)
-        return self._normalize(_pixels(cropped))
+        return self._normalize(cropped)
 
     def _shown_size(self, x: Tensor) -> tuple[int, int]:
         return self.size, self.size
@@ -251,9 +249,9 @@ def _pixels(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1)
 
 
-def _shifted(pixels: Tensor, length: int, reach: int, generator: Generator) -> Tensor:
+def _shifted(x: Tensor, length: int, reach: int, generator: Generator) -> Tensor:
     """(b, length) int64: which row (or column) is shown where, after each image's own shift."""
-    count, device = len(pixels), pixels.device
+    count, device = len(x), x.device
     index = torch.arange(length, device=device)
     if not reach:
         return index.expand(count, length)
@@ -264,12 +262,6 @@ def _shifted(pixels: Tensor, length: int, reach: int, generator: Generator) -> T
 def _mirrored(x: Tensor, generator: Generator) -> Tensor:
     """(b, 1) bool: every second image, on average."""
     return torch.rand(len(x), 1, generator=generator, device=x.device) < 0.5
-
-
-def _gather(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """(b, H, W, 3) at each image's own (b, H) rows and (b, W) columns."""
-    image = torch.arange(len(pixels), device=pixels.device)[:, None, None]
-    return pixels[image, rows[:, :, None], columns[:, None, :]]
 
 
 def _random_crop(
@@ -296,13 +288,8 @@ def _random_crop(
     rows = top + down * _centers(size[0], device)
     if mirror is not None:
         columns = torch.where(mirror, columns.flip(1), columns)
-    grid = torch.stack(
-        [
-            columns[:, None, :].expand(count, *size),
-            rows[:, :, None].expand(count, *size),
-        ],
-        dim=-1,
-    )
+    places = (columns[:, None, :], rows[:, :, None])
+    grid = torch.stack([place.expand(count, *size) for place in places], dim=-1)
     return F.grid_sample(
         x.float(), grid * 2 - 1, mode="bilinear", padding_mode="border", align_corners=False
     )
@@ -325,8 +312,9 @@ def _transformed(
 ) -> Tensor:
     """Rotate, scale, shear and shift, each (b,), with reflected borders."""
     height, width = x.shape[2:]
-    across = _span(width, x.device)[None, None, :]
-    along = _span(height, x.device)[None, :, None]
+    # From -1 to 1 across a side.
+    across = (_centers(width, x.device) * 2 - 1)[None, None, :]
+    along = (_centers(height, x.device) * 2 - 1)[None, :, None]
     cos, sin = scale * angle.cos(), scale * angle.sin()
     # Written out rather than by affine_grid, whose matrix product would run in bfloat16 or TF32
     # where these are allowed and misplace pixels. Rotating in pixels, not in shares of each side,
@@ -349,8 +337,3 @@ def _recolored(x: Tensor, saturation: Tensor, contrast: Tensor, brightness: Tens
     # Contrast and brightness in one pass: c·x + (1 − c)·mean + b.
     offset = torch.addcmul(brightness, 1 - contrast, x.mean((1, 2, 3), keepdim=True))
     return torch.addcmul(offset, x, contrast)
-
-
-def _span(length: int, device: torch.device) -> Tensor:
-    """(length,) centers of pixels, from -1 to 1 across a side."""
-    return (torch.arange(length, device=device) * 2 + 1) / length - 1

@@ -14,7 +14,7 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.data.dataset import ChannelHistogram, Kind, feature_statistics, rgb_images
 from noisyteacher.data.embeddings import EmbeddingsAndWords, ImageEmbeddings
 from noisyteacher.data.image_views import ImageViews, ResizedCropViews
-from noisyteacher.data.tensors import Inputs, image_tensor
+from noisyteacher.data.tensors import FeatureMatrix, Inputs, feature_matrix, image_tensor
 from noisyteacher.data.text import Featurizer
 from noisyteacher.data.views import TableViews, Views
 from noisyteacher.io.images import decode_image, decoded
@@ -74,6 +74,10 @@ class InputFormat:
             return self.featurizer.transform(plain)
         return torch.from_numpy(plain) if self.kind == "table" else image_tensor(plain)
 
+    def matrix(self, tensors: Inputs) -> FeatureMatrix:
+        """(n, features) the rows of ``tensors`` as a linear student reads them."""
+        return feature_matrix(self.views().plain(tensors), self.features)
+
     def plain_inputs(self, inputs: RawInputs) -> Any:
         """A list of texts, (n, d) float32, or (n, H, W, 3) uint8."""
         if self.kind == "text":
@@ -108,14 +112,8 @@ class InputFormat:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the featurizer, which has a file of its own."""
-        return {
-            "kind": self.kind,
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "size": None if self.size is None else list(self.size),
-            "flip": self.flip,
-            "columns": list(self.columns),
-        }
+        names = ("kind", "mean", "std", "size", "flip", "columns")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], featurizer: Featurizer | None) -> InputFormat:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,8 @@ def _read_tables(parts: FilesByPart, options: ReadOptions) -> RawData:
     """Images where there is a column of them, texts where there is one of texts, else numbers."""
     where = str(parts.train[0])
     image, columns = _image_columns(parts.train[0], options)
-    train = _read_part(parts.train, columns, options)
+    read = partial(_read_part, beside_images=columns, options=options)
+    train = read(parts.train)
     if train.num_rows == 0:
         raise InputError(f"{where} has no rows.")
     if columns is None:
@@ -176,7 +178,7 @@ def _read_tables(parts: FilesByPart, options: ReadOptions) -> RawData:
             None if key is None else ids_in(table, key, where),
         )
 
-    test = _test_part(parts, columns, options, image)
+    test = _test_part(parts, columns.label, read)
     return RawData(
         kind="image" if image is not None else "table" if columns.text is None else "text",
         train=part(parts.train, train),
@@ -230,24 +232,17 @@ def _read_part(
 
 
 def _test_part(
-    parts: FilesByPart, columns: InputColumns, options: ReadOptions, image: str | None
+    parts: FilesByPart, label: str | None, read: Callable[[tuple[Path, ...]], Any]
 ) -> tuple[tuple[Path, ...], Any] | None:
     """The test part's files and rows; the validation part's where the test has no labels."""
-    beside_images = None if image is None else columns
-    read = [
-        (files, _read_part(files, beside_images, options))
-        for files in (parts.test, parts.validation)
-        if files
-    ]
-    for files, table in read:
-        label = columns.label
-        if label is None or (label in table.column_names and _any_known(table[label])):
+    found = [(files, read(files)) for files in (parts.test, parts.validation) if files]
+    for files, table in found:
+        if label is None:
             return files, table
-    return read[0] if read else None
-
-
-def _any_known(labels: Any) -> bool:
-    return any(text not in (None, UNKNOWN) for text in label_texts(labels, "The label column"))
+        texts = label_texts(table[label], "The label column") if label in table.column_names else ()
+        if any(text not in (None, UNKNOWN) for text in texts):
+            return files, table
+    return found[0] if found else None
 
 
 def _class_names(schema: Any, label: str | None) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.data.cache import cache_folder, fingerprint, locked, open_cache, write_cache
+from noisyteacher.core.locks import hold_lock
+from noisyteacher.data.cache import cache_folder, fingerprint, open_cache, write_cache
 from noisyteacher.data.dataset import Dataset, feature_statistics
 from noisyteacher.data.downloads import find_celeba, find_cifar, find_imdb, read_digits
 from noisyteacher.data.layouts import (
@@ -89,8 +90,9 @@ def load_dataset(
     """
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}.")
-    files = FileOptions(id_column, text_column, label_column, image_size)
-    options = ReadOptions(**asdict(files), labeled=labeled, attribute=attribute)
+    options = ReadOptions(
+        id_column, text_column, label_column, image_size, labeled=labeled, attribute=attribute
+    )
     if str(name_or_path) == BUNDLED:
         return _dataset(BUNDLED, read_digits(), options, BUNDLED)
     place = _locate(name_or_path, data)
@@ -183,7 +185,7 @@ def _load(
     made = _dataset(name, raw, options, place)
     if raw.kind != "image":
         return made
-    with locked(folder):
+    with hold_lock(folder.with_name(f".{folder.name}.lock"), wait=True):
         if (cached := open_cache(folder)) is None:  # another process may have made it meanwhile
             write_cache(folder, made, options.image_size or raw.image_size)
             cached = open_cache(folder)

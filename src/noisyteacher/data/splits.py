@@ -31,8 +31,11 @@ class Split:
     drawn: Mapping[str, int | bool] = field(default_factory=dict)
     outside: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # the teacher's own
 
-    def check(self, n: int) -> None:
-        """Refuse positions outside 0..n-1, repeats, and examples in two sets at once."""
+    def check(self, n: int, ids: np.ndarray | None = None) -> None:
+        """Refuse positions outside 0..n-1, repeats, and examples in two sets at once.
+
+        With the ``ids`` (n,), which a user knows, examples are named by them.
+        """
         names = ("gold", "val", "selection", "pool", "outside")
         sets: dict[str, np.ndarray] = {name: getattr(self, name) for name in names}
         for name, rows in sets.items():
@@ -43,9 +46,12 @@ class Split:
         for one, other in combinations(sets, 2):
             shared = np.intersect1d(sets[one], sets[other])
             if len(shared):
+                what, named = ("examples, at positions", shared)
+                if ids is not None:
+                    what, named = ("ids:", ids[shared])
                 raise InputError(
-                    f"{one} and {other} share {len(shared)} examples, at positions "
-                    f"{first_few(shared.tolist())}; the sets must be disjoint."
+                    f"{one} and {other} share {len(shared)} {what} {first_few(named.tolist())}; "
+                    "the sets must be disjoint."
                 )
 
 
@@ -150,28 +156,15 @@ def split_by_ids(
 ) -> Split:
     """A split the user chose, by ids; without ``pool``, all other examples are the pool."""
     none = np.empty(0, np.int64)
-    parts: dict[str, np.ndarray] = {
-        name: none if wanted is None else positions_of(ids, wanted, "the training part")
-        for name, wanted in (("gold", gold), ("val", val), ("selection", selection), ("pool", pool))
-    }
-    _check_ids(ids, parts)
+    parts = [
+        none if wanted is None else positions_of(ids, wanted, "the training part")
+        for wanted in (gold, val, selection, pool)
+    ]
     if pool is None:
-        used = np.concatenate([parts["gold"], parts["val"], parts["selection"]])
-        parts["pool"] = np.setdiff1d(np.arange(len(ids)), used)
-    chosen = Split(parts["gold"], parts["val"], parts["selection"], parts["pool"])
-    chosen.check(len(ids))
+        parts[-1] = np.setdiff1d(np.arange(len(ids)), np.concatenate(parts))
+    chosen = Split(parts[0], parts[1], parts[2], parts[3])
+    chosen.check(len(ids), ids)
     return chosen
-
-
-def _check_ids(ids: np.ndarray, parts: dict[str, np.ndarray]) -> None:
-    """Say by id, which the user knows, what ``Split.check`` would say by position."""
-    for one, other in combinations(parts, 2):
-        shared = np.intersect1d(parts[one], parts[other])
-        if len(shared):
-            raise InputError(
-                f"{one} and {other} share {len(shared)} ids: {first_few(ids[shared].tolist())}; "
-                "the sets must be disjoint."
-            )
 
 
 def _require_whole(name: str, value: object) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,20 +37,18 @@ def gather_rows(inputs: Inputs, index: Tensor) -> Inputs:
 
 def join_batches(parts: Sequence[Inputs]) -> Inputs:
     """Concatenate batches of the same structure."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if isinstance(first, tuple):
-        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
-    return torch.cat([part for part in parts if isinstance(part, Tensor)])
+    return parts[0] if len(parts) == 1 else _by_column(torch.cat, parts)
 
 
 def to_device(parts: Sequence[Inputs], device: torch.device) -> Inputs:
     """Raw inputs of the same structure, one after the other on the device."""
-    first = parts[0]
-    if isinstance(first, tuple):
-        return tuple(_to_device(column, device) for column in zip(*parts, strict=True))
-    return _to_device([part for part in parts if isinstance(part, Tensor)], device)
+    return _by_column(partial(_to_device, device=device), parts)
+
+
+def _by_column(join: Callable[[Any], Tensor], parts: Sequence[Inputs]) -> Inputs:
+    if isinstance(parts[0], tuple):
+        return tuple(join(column) for column in zip(*parts, strict=True))
+    return join(parts)
 
 
 def _to_device(parts: Sequence[Tensor], device: torch.device) -> Tensor:

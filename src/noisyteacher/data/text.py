@@ -6,7 +6,7 @@ A fitted featurizer is saved as JSON, so that a student's folder can read new te
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
+from noisyteacher.core.hub import load_pretrained
 from noisyteacher.data.views import BagViews, EncoderViews, Views
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 class Featurizer(Protocol):
-    """Turns texts into two tensors with one row per text, and knows which views suit them."""
+    """Turns texts into two tensors with one row per text, and knows which views suit them.
+
+    One that inherits from this class makes bags of words, and learns nothing from texts, unless it
+    says otherwise.
+    """
 
     @property
     def features(self) -> int:
@@ -37,11 +41,11 @@ class Featurizer(Protocol):
     @property
     def fitted(self) -> bool:
         """Whether ``transform`` can be called."""
-        ...
+        return True
 
     def fit_transform(self, texts: Sequence[str]) -> Inputs:
         """Learn from the training texts, and transform them."""
-        ...
+        return self.transform(texts)
 
     def transform(self, texts: Sequence[str]) -> Inputs:
         """(n, m) indices or token ids, and (n, m) values or attention mask; or (n, d) vectors."""
@@ -49,14 +53,15 @@ class Featurizer(Protocol):
 
     def views(self) -> Views:
         """The views of these tensors."""
-        ...
+        return BagViews()
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to make it again, under its ``kind``."""
         ...
 
 
-class Tfidf:
+@dataclass(eq=False, repr=False)
+class Tfidf(Featurizer):
     """TF-IDF entries of the most frequent words and pairs of words, as rows of (index, value).
 
     Pairs know "not good" from "good": on IMDB every linear student gains one to two points by
@@ -66,19 +71,11 @@ class Tfidf:
     longer text keeps its largest values, and a warning says so.
     """
 
-    def __init__(
-        self,
-        max_features: int = 20_000,
-        ngrams: tuple[int, int] = (1, 2),
-        sublinear: bool = True,
-        max_entries: int = 512,
-        min_texts: int = 2,
-    ) -> None:
-        self.max_features = max_features
-        self.ngrams = ngrams
-        self.sublinear = sublinear
-        self.max_entries = max_entries
-        self.min_texts = min_texts
+    max_features: int = 20_000
+    ngrams: tuple[int, int] = (1, 2)
+    sublinear: bool = True
+    max_entries: int = 512
+    min_texts: int = 2
 
     def fit(self, texts: Sequence[str]) -> Tfidf:
         """Learn the vocabulary and its weights."""
@@ -88,10 +85,8 @@ class Tfidf:
     def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Both in one pass over the texts, which takes most of the time."""
         self.vectorizer_, matrix = self._fit(texts)
-        longest = int(np.diff(matrix.indptr).max(initial=1))
-        self.width_ = min(self.max_entries, longest)
-        _warn_of_cut_texts(matrix, self.width_)
-        return padded_bags(matrix, self.width_)
+        self.width_ = min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1)))
+        return _bags(matrix, self.width_)
 
     @property
     def fitted(self) -> bool:
@@ -103,12 +98,7 @@ class Tfidf:
 
     def transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """(n, m) int64 indices and (n, m) float32 values."""
-        matrix = self._fitted().transform(texts)
-        _warn_of_cut_texts(matrix, self.width_)
-        return padded_bags(matrix, self.width_)
-
-    def views(self) -> BagViews:
-        return BagViews()
+        return _bags(self._fitted().transform(texts), self.width_)
 
     def to_json(self) -> dict[str, Any]:
         fitted = self._fitted()
@@ -135,10 +125,7 @@ class Tfidf:
         if type(width) is not int or not 0 < width <= max(len(words), 1):
             raise TypeError(f"its width is {width!r}")
         made = cls(
-            saved["max_features"],
-            tuple(saved["ngrams"]),
-            saved["sublinear"],
-            saved["max_entries"],
+            saved["max_features"], tuple(saved["ngrams"]), saved["sublinear"], saved["max_entries"]
         )
         vocabulary = {word: i for i, word in enumerate(words)}
         made.vectorizer_ = made._vectorizer(vocabulary=vocabulary)
@@ -168,7 +155,7 @@ class Tfidf:
 
 
 @dataclass(frozen=True)
-class HashedNgrams:
+class HashedNgrams(Featurizer):
     """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep.
 
     Rows are as wide as the longest text asks for and at most ``max_entries``; a text with more
@@ -179,14 +166,6 @@ class HashedNgrams:
     ngrams: tuple[int, int] = (1, 2)
     max_entries: int = 1024
 
-    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Nothing is learned."""
-        return self.transform(texts)
-
-    @property
-    def fitted(self) -> bool:
-        return True
-
     @property
     def features(self) -> int:
         return self.buckets
@@ -195,20 +174,10 @@ class HashedNgrams:
         """(n, m) int64 indices and (n, m) float32 values; rows of unit length."""
         vectorizer = HashingVectorizer(n_features=self.buckets, ngram_range=self.ngrams)
         matrix = vectorizer.transform(texts)
-        _warn_of_cut_texts(matrix, self.max_entries)
-        longest = int(np.diff(matrix.indptr).max(initial=1))
-        return padded_bags(matrix, min(self.max_entries, longest))
-
-    def views(self) -> BagViews:
-        return BagViews()
+        return _bags(matrix, min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1))))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": "hashed",
-            "buckets": self.buckets,
-            "ngrams": self.ngrams,
-            "max_entries": self.max_entries,
-        }
+        return {"kind": "hashed", **asdict(self)}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> HashedNgrams:
@@ -219,21 +188,13 @@ class HashedNgrams:
         return cls(buckets, tuple(saved["ngrams"]), entries)
 
 
-class Tokens:
+class Tokens(Featurizer):
     """Sequences of a Hugging Face tokenizer, by name or local folder, cut and padded."""
 
     def __init__(self, tokenizer: str | Path, max_length: int = 256) -> None:
         self.tokenizer = str(tokenizer)
         self.max_length = max_length
-        self._loaded = _load_tokenizer(self.tokenizer)
-
-    def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Nothing is learned."""
-        return self.transform(texts)
-
-    @property
-    def fitted(self) -> bool:
-        return True
+        self._loaded = load_pretrained("AutoTokenizer", self.tokenizer, "tokenizer")
 
     @property
     def features(self) -> int:
@@ -265,29 +226,16 @@ class Tokens:
         return cls(saved["tokenizer"], saved["max_length"])
 
 
-def _load_tokenizer(name: str) -> Any:
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise InputError(
-            "Tokenizers need transformers: install it with `pip install noisyteacher[hf]`."
-        ) from error
-    check_model_name(name)
-    try:
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except LOADING_ERRORS as error:
-        first = str(error).partition("\n")[0]
-        raise InputError(f"No tokenizer could be loaded from {name!r}: {first}") from error
-
-
-def _warn_of_cut_texts(matrix: csr_matrix, width: int) -> None:
+def _bags(matrix: csr_matrix, width: int) -> tuple[Tensor, Tensor]:
+    """As ``padded_bags``, with a warning where texts are cut."""
     # It says nothing of these very texts, so that the batches of a run give one warning in all.
     if np.diff(matrix.indptr).max(initial=0) > width:
         warn(
             f"Some texts have more than {width} different words and n-grams, the most that a row "
             "holds (the longest training text's number, or max_entries): of each, the "
-            f"{width} largest values are kept.",
+            f"{width} largest values are kept."
         )
+    return padded_bags(matrix, width)
 
 
 def padded_bags(matrix: csr_matrix, width: int) -> tuple[Tensor, Tensor]:

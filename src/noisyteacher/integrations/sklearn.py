@@ -34,7 +34,7 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import PRETRAINED, GoldOnly, Method, Rows, SLaM, fit_and_prepare, parse
 from noisyteacher.models import BagLinear, CustomModel, Linear, ModelLike, ModelSpec, as_spec
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.preparation import can_cross_fit
+from noisyteacher.pipeline.preparation import can_cross_fit, fit_noise
 from noisyteacher.train import Adam, BuildsModel, Cosine, Inputs, Job, TrainConfig, TrainData, train
 from noisyteacher.train.solver import LinearFit
 
@@ -165,7 +165,14 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         truth = np.concatenate([y, np.full(pool.shape[0], -1)])
         val_ids, val_y = _validation(labels, y, seed)
         if teacher_probs_gold is not None:
-            _warn_of_a_bad_teacher(labels.take(val_ids).hard, val_y, len(self.classes_))
+            right = float(np.mean(labels.take(val_ids).hard == val_y))
+            if right <= 1 / len(self.classes_):
+                # The likeliest reason is columns in another order.
+                warn(
+                    f"The teacher is right on {right:.1%} of the gold rows, no more than chance. "
+                    "Are its columns in the order of `classes` (by default the sorted classes of "
+                    "y)?"
+                )
         rows = Rows(np.arange(len(truth)), truth, val_ids, val_y, len(self.classes_))
         stack = sparse.vstack if sparse.issparse(X) else np.concatenate
         return self._learn(stack([X, pool]), rows, seed, labels)
@@ -267,13 +274,12 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             del self.coef_  # of an earlier fit
         words = sparse.issparse(X)
         if self.student == "linear" and (method is None or can_cross_fit(method, words)):
-            methods = (GoldOnly(),) if labels is None else default_methods(words)
-            if method is not None:
-                methods = (GoldOnly(), method)
+            tried = default_methods(words) if method is None else (GoldOnly(), method)
+            methods = (GoldOnly(),) if labels is None else tried
             return self._choose(X, rows, methods, seed, labels)
         method = method or (GoldOnly() if labels is None else SLaM())
-        self.views_ = BagViews(weak_drop=0.0) if sparse.issparse(X) else _standardising(X)
-        model = self._model(sparse.issparse(X))
+        self.views_ = BagViews(weak_drop=0.0) if words else _standardising(X)
+        model = self._model(words)
         prepared = fit_and_prepare(method, rows, labels)
         job = Job("student", model, method, prepared, rows.ids, rows.val_ids, seed=seed)
         data = TrainData(_tensors(X), self.views_, rows.classes)
@@ -289,12 +295,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         return self
 
     def _choose(
-        self,
-        X: Any,
-        rows: Rows,
-        methods: Sequence[Method],
-        seed: int,
-        labels: TeacherLabels | None,
+        self, X: Any, rows: Rows, methods: Sequence[Method], seed: int, labels: TeacherLabels | None
     ) -> Self:
         """The linear student that cross-fitting makes of these methods."""
         X = _compact(X)
@@ -323,10 +324,9 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             if labels is None
             else verdict(choice, choice.said_of_pool, [str(name) for name in self.classes_])
         )
-        self.noise_ = None
-        models = [noise for method in methods if (noise := method.noise()) is not None]
-        if labels is not None and models:
-            self.noise_ = models[0].fit(labels.take(rows.val_ids), rows.val_y)
+        self.noise_ = (
+            None if labels is None else fit_noise(methods, labels, rows.val_ids, rows.val_y)
+        )
         return self
 
     def _method(self) -> Method | None:
@@ -390,16 +390,6 @@ def _unwrapped(value: Any) -> Any:
     if len(value) != 1:
         raise InputError(f"The pool is an array or a tuple of one, not a tuple of {len(value)}.")
     return value[0]
-
-
-def _warn_of_a_bad_teacher(predicted: np.ndarray, truth: np.ndarray, classes: int) -> None:
-    """At chance or below, the likeliest reason is columns in another order."""
-    right = float(np.mean(predicted == truth))
-    if right <= 1 / classes:
-        warn(
-            f"The teacher is right on {right:.1%} of the gold rows, no more than chance. Are its "
-            "columns in the order of `classes` (by default the sorted classes of y)?"
-        )
 
 
 def _validation(labels: TeacherLabels, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

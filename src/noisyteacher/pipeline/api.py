@@ -26,7 +26,7 @@ from noisyteacher.pipeline.network_run import run_networks
 from noisyteacher.pipeline.preparation import DistillSettings, Run
 from noisyteacher.pipeline.sources import ExamplesLike, LabelsLike, as_examples, as_labels
 from noisyteacher.pipeline.student import Student, save_student
-from noisyteacher.pipeline.task import ExampleSets, Task, make_task
+from noisyteacher.pipeline.task import Task, make_task
 from noisyteacher.runs import RunFolder
 from noisyteacher.train import TrainConfig
 
@@ -164,15 +164,11 @@ def gather(
     files: FileOptions | None = None,
 ) -> Task:
     """Read everything a distillation needs, and match it."""
-    more = {
-        name: None if part is None else as_examples(part, name, files)
-        for name, part in (("val", val), ("selection", selection), ("test", test))
-    }
-    known = as_examples(gold, "gold", files)
-    unknown = as_examples(pool, "pool", files, labeled=False, features=known.features)
-    given = ExampleSets(known, unknown, **more)
-    in_order = [part for part in (given.gold, given.pool, given.val) if part is not None]
-    return make_task(given, as_labels(labels, in_order, classes, logits=logits))
+    labeled = {"gold": gold, "val": val, "selection": selection, "test": test}
+    sets = {name: as_examples(one, name, files) for name, one in labeled.items() if one is not None}
+    sets["pool"] = as_examples(pool, "pool", files, labeled=False, features=sets["gold"].features)
+    in_order = [sets[name] for name in ("gold", "pool", "val") if name in sets]
+    return make_task(sets, as_labels(labels, in_order, classes, logits=logits))
 
 
 def run_distill(

@@ -93,10 +93,10 @@ def choose_candidates(
     anchor; of several that leave the default anchor out, none is.
     """
     slam = default_slam(kind, classes)
-    anchor: Method | None = default_anchor(kind, classes)
+    anchor = default_anchor(kind, classes)
     wanted = [*methods] if methods else [recommended]
     if not methods and not quick:
-        wanted += dict.fromkeys([default_anchor(kind, classes), Consistency(slam)])
+        wanted += [anchor, Consistency(slam)]
     if compare:
         wanted += [Vanilla(), slam, Calibrated(TaylorCE(2))]
         wanted.append(Consistency(None if kind == "image" else Calibrated(TaylorCE(2))))
@@ -110,7 +110,7 @@ def choose_candidates(
             )
     floor = [Candidate(None)] if kind != "image" else []
     unique = [*dict.fromkeys(Candidate(method) for method in [GoldOnly(), *wanted])]
-    taught = [candidate.method for candidate in unique if candidate.uses_teacher]
-    if anchor not in taught:
-        anchor = taught[0] if len(taught) == 1 else None
-    return [*floor, *unique], None if anchor is None else Candidate(anchor)
+    taught = [candidate for candidate in unique if candidate.uses_teacher]
+    if Candidate(anchor) in taught:
+        return [*floor, *unique], Candidate(anchor)
+    return [*floor, *unique], taught[0] if len(taught) == 1 else None

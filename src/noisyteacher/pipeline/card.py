@@ -12,6 +12,7 @@ from noisyteacher.noise import TeacherNoise
 from noisyteacher.pipeline.distilled import Distilled
 
 _MOST_STEPS = 12
+_EXAMPLES = {"text": '["some text"]', "image": '["picture.png"]', "table": "rows"}
 
 
 def write_card(done: Distilled) -> str:
@@ -31,7 +32,7 @@ def write_card(done: Distilled) -> str:
         f"- Data: {sizes_in_words(sizes)}",
         f"- Teacher: {plain_markdown(teacher['name'] or 'unnamed')}"
         + (f", revision {plain_markdown(teacher['revision'])}" if teacher["revision"] else "")
-        + _teacher_accuracy(teacher),
+        + f", right on {teacher['accuracy_on_gold']:.2f}% of the gold examples",
         "",
         "## Accuracy",
         "",
@@ -46,7 +47,7 @@ def write_card(done: Distilled) -> str:
         "import noisyteacher as nt",
         "",
         'student = nt.load_student("FOLDER")',
-        f"student.predict({_example(student.inputs.kind)})",
+        f"student.predict({_EXAMPLES[student.inputs.kind]})",
         "```",
         "",
         f"Made on {about['hardware']}, {about['finished_at']}, with "
@@ -61,10 +62,6 @@ def plain_markdown(text: str) -> str:
     one_line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     escaped = re.sub(r"([\\`*_\[\]|#~])", r"\\\1", escape(one_line, quote=False))
     return escaped.replace("://", ":\\//")
-
-
-def _teacher_accuracy(teacher: dict[str, Any]) -> str:
-    return f", right on {teacher['accuracy_on_gold']:.2f}% of the gold examples"
 
 
 def _accuracies(table: dict[str, Any]) -> list[str]:
@@ -100,12 +97,3 @@ def _noise_lines(noise: TeacherNoise | None) -> list[str]:
         *table,
         "",
     ]
-
-
-def _example(kind: str) -> str:
-    examples = {
-        "text": '["some text"]',
-        "image": '["picture.png"]',
-        "table": "rows",
-    }
-    return examples[kind]

@@ -109,11 +109,8 @@ def featurizer_for(
             return ImageEmbeddings.cached(str(encoder))
         embeddings = Embeddings.cached(str(encoder))
         return EmbeddingsAndWords(embeddings, Tfidf()) if with_words else embeddings
-    return None if kind == "image" else text_featurizer(student)
-
-
-def text_featurizer(student: str | ModelLike) -> Featurizer:
-    """How this student reads texts: a tokenizer, hashed words, or TF-IDF, not fitted yet."""
+    if kind == "image":
+        return None
     if isinstance(student, TextEncoder):
         return Tokens(student.path_or_name)
     if isinstance(student, str) and _IMAGE_STUDENT.fullmatch(student):
@@ -186,32 +183,24 @@ def training_for(kind: Kind, spec: ModelSpec, rows: int) -> TrainConfig:
     within ``MOST_STEPS``. The text settings are those measured on reviews: 12 epochs of at least 50
     steps, batches of 256, one cycle up to a rate of 0.02, gold rows repeated 5 times.
     """
+    least = LEAST_STEPS[kind]
     reads_tokens = isinstance(spec, CustomModel) and kind == "text" and spec.words is None
     if isinstance(spec, TextEncoder) or reads_tokens:
-        optimizer = Adam(3e-5, weight_decay=0.01)
-        config = TrainConfig(3, 32, optimizer, Cosine(warmup=0.1), gold_repeat=5)
-        return _fewer_epochs(kind, config, rows)
-    if kind == "text":
+        optimizer, least = Adam(3e-5, weight_decay=0.01), 0
+        config = TrainConfig(3, _SMALLEST_BATCH, optimizer, Cosine(warmup=0.1), gold_repeat=5)
+    elif kind == "text":
         rate = 0.02 if isinstance(spec, BagLinear) else 0.002
         config = TrainConfig(12, 256, Adam(rate), Cosine(warmup=0.3), gold_repeat=5)
-        return _at_least(kind, config, rows)
-    if kind == "table":
+    elif kind == "table":
         rate = 0.01 if isinstance(spec, Linear) else 0.003
         config = TrainConfig(20, 256, Adam(rate), Cosine(warmup=0.1), gold_repeat=5)
-        return _at_least(kind, config, rows)
-    return _at_least(kind, TrainConfig(50, 256, Adam(1.41e-3), Steps()), rows)
-
-
-def _at_least(kind: Kind, config: TrainConfig, rows: int) -> TrainConfig:
+    else:
+        config = TrainConfig(50, 256, Adam(1.41e-3), Steps())
     batch = config.batch_size
     while batch > _SMALLEST_BATCH and rows < 4 * batch:
         batch //= 2
-    config = replace(config, batch_size=batch)
-    if -(-rows // config.batch_size) < LEAST_STEPS[kind]:
-        return replace(config, steps_per_epoch=LEAST_STEPS[kind])
-    return _fewer_epochs(kind, config, rows)
-
-
-def _fewer_epochs(kind: Kind, config: TrainConfig, rows: int) -> TrainConfig:
-    epochs = MOST_STEPS[kind] // -(-rows // config.batch_size)
-    return replace(config, epochs=min(config.epochs, max(LEAST_EPOCHS, epochs)))
+    steps = -(-rows // batch)
+    if steps < least:
+        return replace(config, batch_size=batch, steps_per_epoch=least)
+    epochs = max(LEAST_EPOCHS, MOST_STEPS[kind] // steps)
+    return replace(config, batch_size=batch, epochs=min(config.epochs, epochs))

@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy.special import softmax
 
 from noisyteacher.choose.choice import Choice
 from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.linear_choice import LinearChoice
 from noisyteacher.choose.verdict import headline, key_figures, percent, verdict
-from noisyteacher.core.files import write_atomic
 from noisyteacher.core.machine import versions
 from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.noise import TeacherNoise
 from noisyteacher.pipeline.candidates import FLOOR
+from noisyteacher.pipeline.predict import write_columns
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
 from noisyteacher.runs import Row
@@ -54,16 +52,6 @@ def _encoder_or_words(encoder: float) -> str:
     )
 
 
-def _on_fewer_rows(compared: int, pool: int) -> list[str]:
-    """A sentence if the compared students were trained on a part of the pool."""
-    if compared >= pool:
-        return []
-    return [
-        f"Students were compared after training on {compared:,} of the {pool:,} pool rows; the "
-        "returned one is trained on all of them, and may be more accurate than stated."
-    ]
-
-
 @dataclass(frozen=True)
 class Unfinished:
     """Time was up; the same call with the same folder goes on."""
@@ -73,14 +61,14 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """How a candidate was trained, for its results row; solved students have no epochs."""
+    """How a candidate was trained, as its results row says it; solved students have no epochs."""
 
     seconds: float
     epochs: int = 0
     gold_repeat: int = 1
     generation: int = 1
-    curve: tuple[dict[str, Any], ...] = ()  # of the first held-out part
-    examples_per_second: float = 0.0
+    curve: list[dict[str, Any]] = field(default_factory=list)  # of the first held-out part
+    images_per_second: float = 0.0
     macro_f1: float | None = None
 
 
@@ -101,7 +89,7 @@ class Distilled:
     noise: TeacherNoise | None
     tested: Mapping[str, float]
     seconds: float
-    folder: Path | None = field(default=None)
+    folder: Path | None = None
 
     def __repr__(self) -> str:
         return f"Distilled({self.task.name!r}, {self.student!r}, folder={str(self.folder)!r})"
@@ -124,14 +112,19 @@ class Distilled:
 
     def verdict(self) -> str:
         """Accuracies on held-out gold rows, and whether the teacher was worth it."""
-        task, more = self.task, []
+        task, found, more = self.task, self.choice, []
         if not self.blend:
             seen = "without the selection set" if self._has_selection else "on all gold rows"
             more.append(f"The returned student is {self.kept}, trained {seen}.")
-        elif isinstance(choice := self.choice, LinearChoice) and choice.gold_weight < 1:
-            more += _on_fewer_rows(choice.compared_on, choice.pool_rows)
-        if isinstance(self.choice, LinearChoice) and self.choice.encoder_weight is not None:
-            more.append(_encoder_or_words(self.choice.encoder_weight))
+        if isinstance(found, LinearChoice):
+            if found.gold_weight < 1 and found.compared_on < found.pool_rows:
+                more.append(
+                    f"Students were compared after training on {found.compared_on:,} of the "
+                    f"{found.pool_rows:,} pool rows; the returned one is trained on all of them, "
+                    "and may be more accurate than stated."
+                )
+            if found.encoder_weight is not None:
+                more.append(_encoder_or_words(found.encoder_weight))
         pool = take_rows(task.inputs, task.split.pool[:_MOST_PREDICTED])
         said = self.student.logits(pool).argmax(1)
         return verdict(self.choice, said, task.classes, blended=self.blend, more=more)
@@ -227,8 +220,14 @@ class Distilled:
             if (sure >= threshold).any()
         ]
 
-    def comparison(self) -> Comparison:
-        """Teacher and student side by side, as the run's page shows them."""
+    def comparison(
+        self, truth: Mapping[Any, int] | None = None, picture_shape: tuple[int, int] | None = None
+    ) -> Comparison:
+        """Teacher and student side by side, as the run's page shows them.
+
+        ``truth`` has the classes of pool ids, where known; rows of a table with a
+        ``picture_shape`` are shown as pictures.
+        """
         task, judged = self.task, self.judged
         pool = sample_rows(task.split.pool)
         ids, inputs = task.ids[pool], take_rows(task.inputs, pool)
@@ -238,6 +237,8 @@ class Distilled:
             Predictions.of(task.labels.take(ids).probs),
             Predictions.of(self.student.predict_proba(inputs)),
             task.classes,
+            None if truth is None else np.array([truth.get(key, -1) for key in ids.tolist()]),
+            picture_shape,
         )
         known = judged[task.labels.has(task.ids[judged])]
         by_teacher = task.labels.take(task.ids[known]).hard
@@ -262,24 +263,19 @@ class Distilled:
         probs = softmax(self.choice.out_of_fold, axis=1)
         probs = probs.reshape(-1, self.choice.rows, count).mean(0)
         names = np.array(task.classes)
-        table = pa.table(
-            {
-                "id": [str(key) for key in task.ids[self.judged].tolist()],
-                "label": names[task.y[self.judged]].tolist(),
-                "predicted": names[probs.argmax(1)].tolist(),
-                "probability": probs.max(1).astype(np.float32),
-            }
-        )
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
-        write_atomic(folder / OUT_OF_FOLD, sink.getvalue().to_pybytes())
+        columns = {
+            "id": [str(key) for key in task.ids[self.judged].tolist()],
+            "label": names[task.y[self.judged]].tolist(),
+            "predicted": names[probs.argmax(1)].tolist(),
+            "probability": probs.max(1).astype(np.float32),
+        }
+        write_columns(folder / OUT_OF_FOLD, columns)
 
     def rows(self, seed: int, hardware: str) -> list[Row]:
         """A results row per candidate; held-out gold rows take the place of S."""
         task = self.task
         found = []
         for line in self.choice.lines:
-            record = self.records[line.name]
             kind = "hard" if "hard=True" in line.name else "soft"
             found.append(
                 Row(
@@ -288,21 +284,15 @@ class Distilled:
                     distillation=kind if line.uses_teacher else None,
                     labeled=len(task.split.gold),
                     method=FLOOR if line.method is None else repr(line.method),
-                    gold_repeat=record.gold_repeat,
-                    generation=record.generation,
                     trial=0,
-                    epochs=record.epochs,
                     accuracy={
                         "last": self.tested.get(line.name),
                         "selected": None,
                         "best_test": None,
                         "out_of_fold": round(100 * line.score.value, 3),
                     },
-                    macro_f1=record.macro_f1,
                     teacher_accuracy=task.teacher_accuracy,
-                    curve=list(record.curve),
-                    seconds=round(record.seconds, 3),
-                    images_per_second=round(record.examples_per_second, 1),
+                    **vars(self.records[line.name]),
                     seeds={"recipe": seed, "trial": 0, "student": seed},
                     hardware=hardware,
                 )

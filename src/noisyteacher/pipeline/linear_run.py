@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,19 +29,11 @@ from noisyteacher.core.errors import InputError
 from noisyteacher.core.machine import versions
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data import Tfidf
-from noisyteacher.data.tensors import feature_matrix
-from noisyteacher.methods import (
-    Calibrated,
-    GoldOnly,
-    Method,
-    SLaM,
-    TaylorCE,
-    Vanilla,
-    check_store,
-)
+from noisyteacher.methods import Calibrated, GoldOnly, Method, SLaM, TaylorCE, Vanilla, check_store
 from noisyteacher.models import BagLinear, ModelSpec
 from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
 from noisyteacher.pipeline.preparation import (
+    DistillSettings,
     Run,
     audit_teacher,
     claim_folder,
@@ -49,12 +41,7 @@ from noisyteacher.pipeline.preparation import (
 )
 from noisyteacher.pipeline.student import Student
 from noisyteacher.runs.folder import ProgressFile
-from noisyteacher.train.checkpoint import (
-    History,
-    checkpoint_path,
-    load_checkpoint,
-    save_checkpoint,
-)
+from noisyteacher.train.checkpoint import History, checkpoint_path, load_checkpoint, save_checkpoint
 from noisyteacher.train.pool_shards import is_streamable
 from noisyteacher.train.solver import LinearFit
 
@@ -63,15 +50,13 @@ class OutOfTime(Exception):
     """Raised between two solves once the minutes are over."""
 
 
-def methods_to_try(
-    methods: tuple[Method, ...], words: bool, *, compare: bool, quick: bool
-) -> tuple[Method, ...]:
-    """Gold only and the ways to use the teacher; ``methods`` the user names replace the latter."""
-    if methods:
-        return (GoldOnly(), *(method for method in methods if method != GoldOnly()))
-    if quick:
+def _methods_to_try(settings: DistillSettings, words: bool) -> tuple[Method, ...]:
+    """Gold only and the ways to use the teacher; methods the user names replace the latter."""
+    if settings.methods:
+        return (GoldOnly(), *(method for method in settings.methods if method != GoldOnly()))
+    if settings.quick:
         return (GoldOnly(), SLaM())
-    if compare:
+    if settings.compare:
         more = (Vanilla(), Calibrated(), Calibrated(TaylorCE(2)), SLaM(hard=True, per_class=True))
         return (*default_methods(words), *more)
     return default_methods(words)
@@ -83,10 +68,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     folds = FOLDS if settings.folds is None else settings.folds
     if folds < 2:
         raise InputError(f"Linear students are judged in at least 2 folds (--folds), not {folds}.")
-    words = isinstance(run.spec, BagLinear)
-    methods = methods_to_try(
-        settings.methods, words, compare=settings.compare, quick=settings.quick
-    )
+    methods = _methods_to_try(settings, words=isinstance(run.spec, BagLinear))
     if task.rest is not None:
         # Those the user names were refused before.
         methods = tuple(method for method in methods if is_streamable(method))
@@ -100,14 +82,13 @@ def run_linear(run: Run) -> Distilled | Unfinished:
             "several points better: --student embeddings --encoder FOLDER."
         )
     audit_teacher(run)
-    shown = run.inputs.views().plain(run.tensors)
-    rows = run.decision_rows(feature_matrix(shown, run.inputs.features))
+    rows = run.decision_rows(run.inputs.matrix(run.tensors))
     candidates = linear_candidates(methods, encoded=run.inputs.encoded > 0)
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
     run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
     with ProgressDisplay(quiet=run.quiet) as display:
-        store = _SolvedFolds.of(run, candidates, folds)
-        shown_progress = _SolveProgress(run, display, candidates, folds * repeats, store)
+        store = _SolvedFolds(run.path, candidates, folds)
+        progress = _SolveProgress(run, display, candidates, folds * repeats, store)
         try:
             choice = choose_linear(
                 rows,
@@ -115,12 +96,13 @@ def run_linear(run: Run) -> Distilled | Unfinished:
                 folds=folds,
                 metric=settings.metric,
                 seed=settings.seed,
-                progress=shown_progress,
+                progress=progress,
                 store=store,
             )
         except OutOfTime:
-            return Unfinished(shown_progress.solved)
-        shown_progress.finish()
+            # Time runs out between folds, so all that were begun are solved.
+            return Unfinished(tuple(f"{name}, {fold}" for name, fold in progress.begun))
+        progress.finish()
     state = linear_state(run.spec, choice.student)
     student = Student(run.spec, state, task.classes, run.inputs)
     seconds = time.monotonic() - began
@@ -130,41 +112,42 @@ def run_linear(run: Run) -> Distilled | Unfinished:
         student=student,
         blend=True,
         judged=task.judges,
-        records={line.name: TrainingRecord(seconds / len(choice.lines)) for line in choice.lines},
-        noise=fit_noise(task, methods),
+        records=dict.fromkeys(
+            (line.name for line in choice.lines),
+            TrainingRecord(round(seconds / len(choice.lines), 3)),
+        ),
+        noise=fit_noise(methods, task.labels, task.ids[task.measures], task.y[task.measures]),
         tested=_tested(run, rows, choice, student, store),
         seconds=seconds,
         folder=run.path,
     )
 
 
-@dataclass
 class _SolvedFolds:
     """What was solved, in the run's folder: a file per fold, one of the refit, one of the test."""
 
-    folder: Path | None
-    key: str  # of the methods and their settings; the folder's claim tells the rest
-    saved: int = 0  # since this call began
-
-    @classmethod
-    def of(cls, run: Run, candidates: Sequence[LinearCandidate], folds: int) -> _SolvedFolds:
+    def __init__(
+        self, folder: Path | None, candidates: Sequence[LinearCandidate], folds: int
+    ) -> None:
+        # The folder's claim tells the rest.
         told = f"{versions()}\n{folds}\n{candidates!r}"
-        return cls(run.path, hashlib.sha256(told.encode()).hexdigest())
+        self._folder, self._key = folder, hashlib.sha256(told.encode()).hexdigest()
+        self.saved = 0  # since this call began
 
     def load(self, name: str) -> list[np.ndarray] | None:
-        if self.folder is None:
-            return None
-        found = load_checkpoint(self._path(self.folder, name), self.key)
+        path = self._path(name)
+        found = None if path is None else load_checkpoint(path, self._key)
         return None if found is None else [found[0][str(i)].numpy() for i in range(len(found[0]))]
 
     def save(self, name: str, arrays: Sequence[np.ndarray]) -> None:
-        if self.folder is not None:
+        if (path := self._path(name)) is not None:
             tensors = {str(i): torch.from_numpy(array) for i, array in enumerate(arrays)}
-            save_checkpoint(self._path(self.folder, name), tensors, History(self.key))
+            save_checkpoint(path, tensors, History(self._key))
             self.saved += 1
 
-    def _path(self, folder: Path, name: str) -> Path:
-        return checkpoint_path(folder, f"solved_{self.key[:12]}_{name}")
+    def _path(self, name: str) -> Path | None:
+        name = f"solved_{self._key[:12]}_{name}"
+        return None if self._folder is None else checkpoint_path(self._folder, name)
 
 
 class _SolveProgress:
@@ -183,45 +166,37 @@ class _SolveProgress:
         store: _SolvedFolds,
     ) -> None:
         self.run, self.display, self.fits, self.store = run, display, fits, store
-        self.names = [candidate.name for candidate in candidates]
-        self.begun = dict.fromkeys(self.names, 0)
+        self.begun: list[tuple[str, str]] = []  # methods, and in which fold
         self.solves = (fits + 1) * len(candidates)  # with the refit
-        self.done, self.file = 0, ProgressFile(run.path)
+        self.file = ProgressFile(run.path)
         self.start = self.fold_start = time.monotonic()
         self.fold: int | None = None
 
-    @property
-    def solved(self) -> tuple[str, ...]:
-        """The students of the folds that are done, by method."""
-        folds = self.done // len(self.names)
-        return tuple(f"{name}, fold {fold + 1}" for fold in range(folds) for name in self.names)
-
     def __call__(self, name: str, fold: int) -> None:
         """The next student, of a fold or of the refit, is about to be solved."""
+        now = time.monotonic()
         if fold != self.fold:
-            now = time.monotonic()
             last = 0.0 if self.fold is None else now - self.fold_start
             if now + last >= self.run.deadline and (self.store.saved or self.run.path is None):
                 raise OutOfTime
             self.fold, self.fold_start = fold, now
         where = "refit" if fold < 0 else f"fold {fold + 1}"
-        done, self.done = min(self.done, self.solves), self.done + 1
-        begun = self.begun.setdefault(name, 0)
-        self.begun[name] = begun + 1
+        done = min(len(self.begun), self.solves)
+        own = sum(method == name for method, _ in self.begun)
+        self.begun.append((name, where))
         self.display.update_total("All students", done, self.solves)
-        spent = time.monotonic() - self.start
         self.display.update(
             name,
-            min(begun, self.fits),
+            min(own, self.fits),
             self.fits + 1,
             numbers=where,
             line=f"Cross-fitting: {done} of {self.solves}",
-            seconds_left=spent / max(1, done) * (self.solves - done),
+            seconds_left=(now - self.start) / max(1, done) * (self.solves - done),
         )
         self.file.write(f"Cross-fitting {name}, {where}", done, self.solves)
 
     def finish(self) -> None:
-        for name in self.begun:
+        for name in dict(self.begun):
             self.display.update_total(name, 1, 1)
         line = f"Cross-fitting: {self.solves} of {self.solves}"
         self.display.update("All students", self.solves, self.solves, line=line)
@@ -241,7 +216,7 @@ def _tested(
     run: Run, rows: DecisionRows, choice: LinearChoice, student: Student, store: _SolvedFolds
 ) -> dict[str, float]:
     """Test accuracy of the student, and of each candidate's own blend where there is a test set."""
-    test, inputs = run.task.test, run.inputs
+    task, test = run.task, run.task.test
     if test is None:
         return {}
     names = ["", *(candidate.name for candidate in choice.candidates)]
@@ -249,13 +224,8 @@ def _tested(
     if stored is not None:
         return dict(zip(names, stored[0].tolist(), strict=True))
     run.say("Every method is now trained on all gold rows, for its accuracy on the test set.")
-    shown = inputs.views().plain(inputs.tensors(test.inputs))
-    x = feature_matrix(shown, inputs.features)
-
-    def right(logits: np.ndarray) -> float:
-        return round(100 * float(np.mean(logits.argmax(1) == test.y)), 2)
-
-    found = [right(student.logits(test.inputs))]
+    x = run.inputs.matrix(run.inputs.tensors(test.inputs))
+    found = [task.test_accuracy(student.logits(test.inputs))]
     # Only the settings that take part in a method's own blend.
     used = [
         replace(candidate, settings=tuple(candidate.settings[part.setting] for part in own))
@@ -268,6 +238,6 @@ def _tested(
             part.factor * fit.logits(read[setting.columns])
             for part, setting, fit in zip(own, candidate.settings, fits, strict=True)
         )
-        found.append(right(np.asarray(blended)))
+        found.append(task.test_accuracy(np.asarray(blended)))
     store.save("tested", [np.array(found)])
     return dict(zip(names, found, strict=True))

@@ -40,34 +40,45 @@ def with_features(examples: Dataset, names: tuple[str, ...], whose: str) -> Data
 
 
 def rows(examples: Dataset, index: np.ndarray) -> Dataset:
-    """Some of the examples, in that order."""
+    """Some of the examples, in their order; all of them are not copied."""
+    if len(index) == len(examples):
+        return examples
     taken = take_rows(examples.inputs, index)
     return replace(examples, ids=examples.ids[index], inputs=taken, y=examples.y[index])
 
 
 def without_unlabeled(examples: Dataset) -> Dataset:
     """Only the rows whose label is known; says how many were left out."""
-    known = labeled_rows(examples.y, examples.ids, examples.name)
-    return examples if len(known) == len(examples) else rows(examples, known)
+    return rows(examples, labeled_rows(examples.y, examples.ids, examples.name))
 
 
-def pool_with_labels(pool: Dataset, labels: TeacherLabels) -> Dataset:
-    """The pool's rows that have teacher labels; says how many have none."""
-    found = labels.has(pool.ids)
-    if found.all():
-        return pool
-    missing = pool.ids[~found].tolist()
+def rows_with_labels(
+    examples: Dataset,
+    labels: TeacherLabels,
+    some: str,
+    every: str | None = None,
+    *,
+    effect: str = "are left out",
+    remedy: str = "",
+) -> np.ndarray:
+    """Positions of the rows with a teacher label; says how many have none, and what follows.
+
+    ``some`` of the ids are called so, and ``every`` one of them, if none has a label.
+    """
+    found = labels.has(examples.ids)
     if not found.any():
         raise InputError(
-            f"None of the {len(pool)} ids of {pool.name} has a teacher label: the file begins with "
-            f"{first_few(pool.ids.tolist(), 2)}, the labels with "
-            f"{first_few(labels.ids.tolist(), 2)}."
+            f"None of the {len(examples)} {every or some} has a teacher label: the file begins "
+            f"with {first_few(examples.ids.tolist(), 2)}, the labels with "
+            f"{first_few(labels.ids.tolist(), 2)}.{remedy}"
         )
-    warn(
-        f"{len(missing)} of {len(pool)} pool ids have no teacher label and are left out: "
-        f"{first_few(missing)}."
-    )
-    return rows(pool, np.flatnonzero(found))
+    missing = examples.ids[~found].tolist()
+    if missing:
+        warn(
+            f"{len(missing)} of {len(examples)} {some} have no teacher label and {effect}: "
+            f"{first_few(missing)}."
+        )
+    return np.flatnonzero(found)
 
 
 def pool_without(pool: Dataset, others: dict[str, Dataset]) -> Dataset:
@@ -98,7 +109,7 @@ def pool_without(pool: Dataset, others: dict[str, Dataset]) -> Dataset:
             keep &= ~shared
     if not keep.any():
         raise InputError("Every pool example is also in another set; the pool is empty.")
-    return pool if keep.all() else rows(pool, np.flatnonzero(keep))
+    return rows(pool, np.flatnonzero(keep))
 
 
 def contents(examples: Dataset) -> list[Hashable]:

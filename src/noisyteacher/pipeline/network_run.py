@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,34 +25,23 @@ from noisyteacher.choose.linear_choice import fit_gold_only
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import take_rows
-from noisyteacher.data.input_format import fit_format
-from noisyteacher.data.tensors import feature_matrix, gather_rows
+from noisyteacher.data.input_format import InputFormat, fit_format
+from noisyteacher.data.tensors import FeatureMatrix, gather_rows
 from noisyteacher.io.ids import are_among
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import EXTRAS, GoldOnly, Method, check_store, fit_and_prepare
+from noisyteacher.methods import EXTRAS, GoldOnly, Method, Rows, check_store, fit_and_prepare
 from noisyteacher.pipeline.candidates import Candidate, choose_candidates
 from noisyteacher.pipeline.defaults import LEAST_STEPS, student_for
 from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
 from noisyteacher.pipeline.generations import next_labels
 from noisyteacher.pipeline.linear_run import linear_state
-from noisyteacher.pipeline.preparation import (
-    Run,
-    audit_teacher,
-    claim_folder,
-    fit_noise,
-)
+from noisyteacher.pipeline.preparation import Run, audit_teacher, claim_folder, fit_noise
 from noisyteacher.pipeline.student import Student
-from noisyteacher.train import (
-    Job,
-    Problem,
-    TrainConfig,
-    TrainData,
-    Trained,
-    check_model,
-    train,
-)
+from noisyteacher.train import Job, Problem, TrainConfig, TrainData, Trained, check_model, train
 from noisyteacher.train.pool_shards import PoolTensors, is_streamable
 from noisyteacher.train.predict import predict_logits
+
+_NO_ROWS = np.empty(0, np.int64)
 
 
 def run_networks(run: Run) -> Distilled | Unfinished:
@@ -59,7 +49,7 @@ def run_networks(run: Run) -> Distilled | Unfinished:
     task, settings, began = run.task, run.settings, time.monotonic()
     fit = _NetworkFit(run)
     check_model(run.spec, fit.data, settings.methods, run.device)
-    folds = 1 if settings.folds is None else settings.folds
+    folds = settings.folds or 1
     judged = repr(run.config) + (f", {folds} folds" if folds > 1 else "")
     claim_folder(run, judged if settings.metric == "accuracy" else f"{judged}, {settings.metric}")
     run.say(f"Student: {run.spec!r}, {run.config.epochs} epochs.")
@@ -76,23 +66,29 @@ def run_networks(run: Run) -> Distilled | Unfinished:
     if task.rest is not None:
         # Those the user names were refused before.
         candidates = [c for c in candidates if c.method is None or is_streamable(c.method)]
-    for candidate in candidates:
-        _check(candidate, task.labels, settings.generations)
-    students = sum(c.method is not None for c in candidates) * len(fit.held_out)
+    trained = [c.method for c in candidates if c.method is not None]
+    for method in trained:
+        # Now, and not after the candidates before it have trained for an hour.
+        check_store(method, task.labels)
+        if settings.generations > 1 and method.needs & EXTRAS:
+            raise InputError(
+                f"{method!r} needs more than the labels of a second generation provide; leave it "
+                "out, or use one generation."
+            )
     run.say(
-        f"{students} students are trained for {run.config.epochs} epochs each and compared on "
-        f"{len(fit.judged)} held-out gold rows"
+        f"{len(trained) * len(fit.held_out)} students are trained for {run.config.epochs} epochs "
+        f"each and compared on {len(fit.judged)} held-out gold rows"
         + (f"; the chosen one is then trained again on {fit.refits_on}." if fit.refits_on else ".")
     )
     if not fit.train(candidates, task.labels):
         return Unfinished(fit.finished)
     labels = task.labels
     for generation in range(2, settings.generations + 1):
-        method = fit.best_taught(anchor)
-        if method is None:
+        best = fit.best_taught(anchor)
+        if best is None:
             break
-        renewed = fit.next_labels(method, labels, generation)
-        if renewed is None or not fit.train([Candidate(method, generation)], renewed):
+        renewed = fit.next_labels(best, labels, generation)
+        if renewed is None or not fit.train([Candidate(best, generation)], renewed):
             return Unfinished(fit.finished)
         labels = renewed
     choice = choose_network(fit.candidates, fit.evidence(anchor))
@@ -101,7 +97,6 @@ def run_networks(run: Run) -> Distilled | Unfinished:
     if student is None:
         return Unfinished(fit.finished)
     methods = [c.method for c in (chosen, *fit.candidates) if c.method is not None]
-    tested = {c.name: score for c in fit.candidates if (score := fit.tested(c)) is not None}
     return Distilled(
         task=task,
         choice=choice,
@@ -109,23 +104,11 @@ def run_networks(run: Run) -> Distilled | Unfinished:
         blend=False,
         judged=fit.judged,
         records={c.name: fit.record(c) for c in fit.candidates},
-        noise=fit_noise(task, methods),
-        tested=tested if task.test is None else tested | {"": fit.accuracy_on_test(student)},
+        noise=fit_noise(methods, task.labels, task.ids[task.measures], task.y[task.measures]),
+        tested=fit.tested(student),
         seconds=time.monotonic() - began,
         folder=run.path,
     )
-
-
-def _check(candidate: Candidate, labels: TeacherLabels, generations: int) -> None:
-    """Now, and not after the candidates before it have trained for an hour."""
-    if candidate.method is None:
-        return
-    check_store(candidate.method, labels)
-    if generations > 1 and candidate.method.needs & EXTRAS:
-        raise InputError(
-            f"{candidate.method!r} needs more than the labels of a second generation provide; "
-            "leave it out, or use one generation."
-        )
 
 
 class _NetworkFit:
@@ -153,9 +136,8 @@ class _NetworkFit:
             return np.zeros(len(judging), np.int64)
         assert self.rows.groups is not None
         y, groups = self.task.y[judging], self.rows.groups[judging]
-        if settings.folds in (None, 1):
+        if settings.folds is None or settings.folds == 1:
             return hold_out(y, groups=groups, seed=settings.seed)
-        assert settings.folds is not None
         return make_folds(y, settings.folds, groups=groups, seed=settings.seed)
 
     @cached_property
@@ -207,16 +189,7 @@ class _NetworkFit:
         self, jobs: Sequence[Job], data: TrainData | None = None, config: TrainConfig | None = None
     ) -> list[Trained]:
         run = self.run
-        return train(
-            jobs,
-            data or self.data,
-            config or run.config,
-            out=run.path,
-            device=run.device,
-            minutes=run.minutes_left,
-            quiet=run.quiet,
-            max_memory=run.settings.max_memory,
-        )
+        return train(jobs, data or self.data, config or run.config, **run.train_options)
 
     def _job(
         self,
@@ -227,9 +200,7 @@ class _NetworkFit:
         part: int | None = None,
     ) -> Job:
         """A student that sees nothing of the held-out rows; ``part`` None is the refit."""
-        unseen = np.zeros(len(self.task.ids), bool)
-        unseen[held_out] = True
-        rows, positions = self.rows.training_rows(unseen, self.rows.pool)
+        rows, positions = self._training_rows(held_out, self.rows.pool)
         prepared = fit_and_prepare(method, rows, labels if candidate.uses_teacher else None)
         if isinstance(method, GoldOnly):
             # As many steps as suit its rows, not the pool's.
@@ -255,15 +226,21 @@ class _NetworkFit:
             seed=self.run.settings.seed,
         )
 
+    def _training_rows(self, held_out: np.ndarray, pool: np.ndarray) -> tuple[Rows, np.ndarray]:
+        """The rows of a student that may not see those at ``held_out``, and their positions."""
+        unseen = np.zeros(len(self.task.ids), bool)
+        unseen[held_out] = True
+        return self.rows.training_rows(unseen, pool)
+
     def refit(self, chosen: Candidate) -> Student | None:
         """The chosen student trained on all gold rows; None where time ran out."""
         if chosen.method is None:
-            return self._floor(np.empty(0, np.int64)) if self.refits else self.floors[0]
+            return self._floor(_NO_ROWS) if self.refits else self.floors[0]
         done = self.trained[chosen][0]
         # Gold rows alone are the same ones, however large the pool.
         pooled = self.task.rest is not None and not isinstance(chosen.method, GoldOnly)
         if self.refits or pooled:
-            job = self._job(chosen, chosen.method, np.empty(0, np.int64), self.task.labels)
+            job = self._job(chosen, chosen.method, _NO_ROWS, self.task.labels)
             again = self._train_on_whole_pool(job) if pooled else self._train([job])[0]
             if again.history.failed:
                 warn(
@@ -280,7 +257,7 @@ class _NetworkFit:
         """The same student, not only of the part of the pool in memory."""
         task, rest = self.task, self.task.rest
         assert isinstance(rest, PoolTensors)
-        rows, gold = self.rows.training_rows(np.zeros(len(task.ids), bool), np.empty(0, np.int64))
+        rows, gold = self._training_rows(_NO_ROWS, _NO_ROWS)
         columns = rest.prepare(job.method, rows, task.labels)
         whole = replace(
             job,
@@ -295,7 +272,7 @@ class _NetworkFit:
         return Student(self.run.spec, state, self.task.classes, self.run.inputs)
 
     @cached_property
-    def _floor_rows(self) -> tuple[Student, DecisionRows]:
+    def _floor_inputs(self) -> tuple[InputFormat, FeatureMatrix]:
         """How logistic regression reads the inputs, and the gold rows as it does.
 
         Text students that are encoders bring no bags of words, so it makes its own.
@@ -303,41 +280,28 @@ class _NetworkFit:
         task, inputs, tensors = self.task, self.run.inputs, self.run.tensors
         if task.kind == "text" and not isinstance(inputs.featurizer, Tfidf):
             inputs, tensors = fit_format("text", task.inputs, Tfidf())
-        known = np.flatnonzero(task.y >= 0)
-        shown = inputs.views().plain(gather_rows(tensors, torch.from_numpy(known)))
-        all_of_them = np.ones(len(known), bool)
-        assert self.rows.groups is not None
-        rows = DecisionRows(
-            feature_matrix(shown, inputs.features),
-            task.ids[known],
-            task.y[known],
-            all_of_them,
-            all_of_them,
-            None,
-            len(task.classes),
-            groups=self.rows.groups[known],
-        )
-        spec = student_for("linear", inputs, len(task.classes))
-        return Student(spec, {}, task.classes, inputs), rows
+        known = torch.from_numpy(np.flatnonzero(task.y >= 0))
+        return inputs, inputs.matrix(gather_rows(tensors, known))
 
     def _floor(self, held_out: np.ndarray) -> Student:
         """Logistic regression on the gold rows that a network would train on."""
-        empty, rows = self._floor_rows
-        unseen = np.zeros(len(self.task.ids), bool)
-        unseen[held_out] = True
-        seen, _ = self.rows.training_rows(unseen, np.empty(0, np.int64))
-        kept = np.flatnonzero(are_among(rows.ids, seen.ids))
-        some = replace(
-            rows,
-            features=rows.features[kept],
-            ids=rows.ids[kept],
-            y=rows.y[kept],
-            judges=rows.judges[kept],
-            measures=rows.measures[kept],
-            groups=None if rows.groups is None else rows.groups[kept],
+        task, (inputs, features) = self.task, self._floor_inputs
+        rows, seen = self._training_rows(held_out, _NO_ROWS)
+        assert self.rows.groups is not None
+        every = np.ones(len(seen), bool)
+        gold = DecisionRows(
+            features[np.isin(np.flatnonzero(task.y >= 0), seen)],
+            rows.ids,
+            rows.y,
+            judges=every,
+            measures=every,
+            labels=None,
+            classes=rows.classes,
+            groups=self.rows.groups[seen],
         )
-        state = linear_state(empty.spec, fit_gold_only(some, seed=self.run.settings.seed))
-        return Student(empty.spec, state, empty.classes, empty.inputs)
+        spec = student_for("linear", inputs, rows.classes)
+        state = linear_state(spec, fit_gold_only(gold, seed=self.run.settings.seed))
+        return Student(spec, state, task.classes, inputs)
 
     # -- judging ------------------------------------------------------------------------------
 
@@ -394,11 +358,7 @@ class _NetworkFit:
             run.config,
             seed=run.settings.seed + generation,
             name=f"teacher-of-generation-{generation}-{Candidate(method).file_name}",
-            out=run.path,
-            device=run.device,
-            minutes=run.minutes_left,
-            quiet=run.quiet,
-            max_memory=run.settings.max_memory,
+            **run.train_options,
         )
 
     # -- what is told -------------------------------------------------------------------------
@@ -408,24 +368,23 @@ class _NetworkFit:
         if not done:
             return TrainingRecord(0.0)
         return TrainingRecord(
-            seconds=sum(one.history.seconds for one in done),
+            seconds=round(sum(one.history.seconds for one in done), 3),
             epochs=self.run.config.epochs,
             gold_repeat=self.run.config.gold_repeat,
             generation=candidate.generation,
-            curve=tuple(asdict(record) for record in done[0].history.curve),
-            examples_per_second=done[0].examples_per_second,
+            curve=[asdict(record) for record in done[0].history.curve],
+            images_per_second=round(done[0].examples_per_second, 1),
             macro_f1=done[0].history.macro_f1,
         )
 
-    def tested(self, candidate: Candidate) -> float | None:
-        """Mean test accuracy of a candidate's students, in percent."""
-        if self.task.test is None:
-            return None
-        if candidate.method is None:
-            return float(np.mean([self.accuracy_on_test(student) for student in self.floors]))
-        return float(np.mean([one.history.curve[-1].test for one in self.trained[candidate]]))
-
-    def accuracy_on_test(self, student: Student) -> float:
-        test = self.task.test
-        assert test is not None
-        return round(100 * float(np.mean(student.logits(test.inputs).argmax(1) == test.y)), 2)
+    def tested(self, returned: Student) -> dict[str, float]:
+        """Mean test accuracies of the candidates' students, and that of the returned one."""
+        task, test = self.task, self.task.test
+        if test is None:
+            return {}
+        floors = [task.test_accuracy(student.logits(test.inputs)) for student in self.floors]
+        found = {"": task.test_accuracy(returned.logits(test.inputs))}
+        for candidate, students in self.trained.items():
+            scores: list[Any] = [one.history.curve[-1].test for one in students]
+            found[candidate.name] = float(np.mean(scores or floors))
+        return found

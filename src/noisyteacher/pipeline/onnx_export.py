@@ -29,6 +29,7 @@ from noisyteacher.models import CustomNetwork
 from noisyteacher.pipeline.student import Student
 
 OPSET = 18
+_WORDS = ("indices", "values")
 
 
 def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = False) -> Path:
@@ -40,14 +41,12 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
     path = Path(path)
     wrapped = _Whole(student, with_encoder=with_encoder).eval()
     given = onnx_inputs(student, _dummy(student), with_encoder=with_encoder)
-    names = tuple(given)
-    examples = tuple(torch.from_numpy(value) for value in given.values())
     batch = torch.export.Dim("batch", min=1)
-    sizes: list[dict[int, Any]] = [{0: batch} for _ in names]
-    if with_encoder and student.inputs.kind == "text":
-        tokens = torch.export.Dim("tokens", min=2, max=_longest(student))
-        for place in range(len(_encoder_of(student).input_names)):
-            sizes[place][1] = tokens
+    sizes: list[dict[int, Any]] = [{0: batch} for _ in given]
+    if with_encoder and isinstance(encoder := _encoder_of(student), Embeddings):
+        tokens = torch.export.Dim("tokens", min=2, max=encoder.max_length)
+        for size, _ in zip(sizes, encoder.input_names, strict=False):
+            size[1] = tokens
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_sibling(path, folder=True) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about its own workings
@@ -56,9 +55,9 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
         try:
             torch.onnx.export(
                 wrapped,
-                examples,
+                tuple(map(torch.from_numpy, given.values())),
                 str(file),
-                input_names=list(names),
+                input_names=list(given),
                 output_names=["logits"],
                 dynamic_shapes={"inputs": tuple(sizes)},
                 opset_version=OPSET,
@@ -82,42 +81,29 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
 
 def input_names(student: Student, *, with_encoder: bool = False) -> tuple[str, ...]:
     """The names of the file's inputs."""
-    featurizer = student.inputs.featurizer
-    words = ("indices", "values") if isinstance(featurizer, EmbeddingsAndWords) else ()
-    if with_encoder:
-        return (*_encoder_of(student).input_names, *words)
-    if isinstance(featurizer, FrozenEncoder | EmbeddingsAndWords):
-        return ("embedding", *words)
-    if student.inputs.kind != "text":
-        return (student.inputs.kind,)
-    if isinstance(featurizer, Tokens):
-        return ("input_ids", "attention_mask")
-    return ("indices", "values")
+    return tuple(onnx_inputs(student, _dummy(student), with_encoder=with_encoder))
 
 
 def onnx_inputs(
     student: Student, inputs: RawInputs, *, with_encoder: bool = False
 ) -> dict[str, np.ndarray]:
     """What ONNX Runtime must be given for these raw inputs."""
-    names = input_names(student, with_encoder=with_encoder)
-    featurizer = student.inputs.featurizer
-    tensors: Any
-    if with_encoder or isinstance(featurizer, EmbeddingsAndWords):
-        encoder, plain = _encoder_of(student), student.inputs.plain_inputs(inputs)
-        if with_encoder:
-            read = encoder.encoder_inputs(plain)
-            tensors = tuple(read[name] for name in encoder.input_names)
-        else:
-            tensors = (encoder.transform(plain),)
-        if isinstance(featurizer, EmbeddingsAndWords):
-            tensors += featurizer.words.transform(plain)
+    featurizer, plain = student.inputs.featurizer, student.inputs.plain_inputs(inputs)
+    found: dict[str, Any]
+    if with_encoder:
+        encoder = _encoder_of(student)
+        read = encoder.encoder_inputs(plain)
+        found = {name: read[name] for name in encoder.input_names}
+    elif isinstance(featurizer, FrozenEncoder | EmbeddingsAndWords):
+        found = {"embedding": _encoder_of(student).transform(plain)}
+    elif featurizer is None:
+        found = {student.inputs.kind: plain}
     else:
-        tensors = student.inputs.tensors(inputs)
-    if names == ("image",):
-        tensors = tensors.permute(0, 2, 3, 1).contiguous()
-    columns = tensors if isinstance(tensors, tuple) else (tensors,)
-    arrays = [np.ascontiguousarray(column.numpy()) for column in columns]
-    return dict(zip(names, arrays, strict=True))
+        names = ("input_ids", "attention_mask") if isinstance(featurizer, Tokens) else _WORDS
+        found = dict(zip(names, featurizer.transform(plain), strict=True))
+    if isinstance(featurizer, EmbeddingsAndWords):
+        found |= dict(zip(_WORDS, featurizer.words.transform(plain), strict=True))
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
 
 
 def _encoder_of(student: Student) -> FrozenEncoder:
@@ -127,12 +113,6 @@ def _encoder_of(student: Student) -> FrozenEncoder:
     if not isinstance(featurizer, FrozenEncoder):
         raise InputError("Only a student on embeddings has an encoder to export (--with-encoder).")
     return featurizer
-
-
-def _longest(student: Student) -> int:
-    encoder = _encoder_of(student)
-    assert isinstance(encoder, Embeddings)
-    return encoder.max_length
 
 
 def _require_onnx() -> None:
@@ -178,15 +158,16 @@ def _with_classes(file: Path, student: Student) -> bytes:
 class _Whole(nn.Module):
     """Normalization and network in one."""
 
-    def __init__(self, student: Student, *, with_encoder: bool = False) -> None:
+    def __init__(self, student: Student, *, with_encoder: bool) -> None:
         super().__init__()
         self.network = student.spec.build()
         self.network.load_state_dict(student.state)
         self.network.eval()
-        names = input_names(student, with_encoder=with_encoder)
-        self.views, self.images = student.inputs.views(), names == ("image",)
+        inputs = student.inputs
+        self.views = inputs.views()
+        self.images = inputs.kind == "image" and inputs.featurizer is None
         self.featurizer = _encoder_of(student) if with_encoder else None
-        self.with_words = isinstance(student.inputs.featurizer, EmbeddingsAndWords)
+        self.with_words = isinstance(inputs.featurizer, EmbeddingsAndWords)
         # Registered as a part of this module, so that its weights are written.
         self.encoder = None if self.featurizer is None else self.featurizer.model.cpu()
         if isinstance(self.network, CustomNetwork):

@@ -42,14 +42,17 @@ def write_predictions(
     path: str | Path, ids: np.ndarray, names: Sequence[str | None], sure: np.ndarray
 ) -> None:
     """Rows of ``id``, ``class`` (empty where the student abstains) and ``probability``."""
-    path = Path(path)
-    table = pa.table(
-        {
-            "id": pa.array(ids.tolist()),
-            "class": pa.array(list(names), pa.string()),
-            "probability": pa.array(np.round(sure.astype(np.float64), 6)),
-        }
-    )
+    columns = {
+        "id": ids.tolist(),
+        "class": pa.array(list(names), pa.string()),
+        "probability": np.round(sure.astype(np.float64), 6),
+    }
+    write_columns(Path(path), columns)
+
+
+def write_columns(path: Path, columns: dict[str, Any]) -> None:
+    """Write a table as the ending of its file says."""
+    table = pa.table(columns)
     sink = pa.BufferOutputStream()
     if path.suffix == ".csv":
         sink.write(csv_bytes({name: table[name].combine_chunks() for name in table.column_names}))

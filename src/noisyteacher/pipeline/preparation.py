@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -25,6 +26,7 @@ from noisyteacher.data import Featurizer
 from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.embeddings import Embeddings
 from noisyteacher.data.input_format import InputFormat
+from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, PRETRAINED, Method
 from noisyteacher.models import ModelLike, ModelSpec
 from noisyteacher.noise import TeacherNoise
@@ -133,6 +135,17 @@ class Run:
             return None
         return max(0.0, (self.deadline - time.monotonic()) / 60)
 
+    @property
+    def train_options(self) -> dict[str, Any]:
+        """What every call of ``train`` in this run is told."""
+        return {
+            "out": self.path,
+            "device": self.device,
+            "minutes": self.minutes_left,
+            "quiet": self.quiet,
+            "max_memory": self.settings.max_memory,
+        }
+
     def decision_rows(self, features: Features) -> DecisionRows:
         """The task's rows, with their roles in the decision."""
         task = self.task
@@ -213,11 +226,9 @@ def audit_teacher(run: Run) -> Audit:
     return found
 
 
-def fit_noise(task: Task, methods: Iterable[Method]) -> TeacherNoise | None:
-    """The first noise model that a method asks for, fitted on all rows that measure."""
-    for method in methods:
-        noise = method.noise()
-        if noise is not None:
-            rows = task.measures
-            return noise.fit(task.labels.take(task.ids[rows]), task.y[rows])
-    return None
+def fit_noise(
+    methods: Iterable[Method], labels: TeacherLabels, ids: np.ndarray, y: np.ndarray
+) -> TeacherNoise | None:
+    """The first noise model that a method asks for, fitted on the rows that measure the teacher."""
+    noise = next((made for method in methods if (made := method.noise()) is not None), None)
+    return None if noise is None else noise.fit(labels.take(ids), y)

@@ -18,12 +18,7 @@ from noisyteacher.io.classes import number_classes
 from noisyteacher.io.ids import as_text, clean_ids, is_text
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.labels.importers import (
-    ImportSettings,
-    import_array,
-    import_table,
-    with_synonyms,
-)
+from noisyteacher.labels.importers import ImportSettings, import_array, import_table, with_synonyms
 from noisyteacher.labels.importers.probability_files import kind_of_outputs
 from noisyteacher.labels.teacher_labels import join_labels
 

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.machine import memory_of
 from noisyteacher.data import Dataset, Tfidf
 from noisyteacher.data.input_format import InputFormat
-from noisyteacher.data.tensors import feature_matrix, gather_rows
+from noisyteacher.data.tensors import gather_rows
 from noisyteacher.io.columns import ids_in, texts_in
 from noisyteacher.io.formats import PARQUET, is_table, kind_of, stem_of
 from noisyteacher.io.user_tables import (
@@ -38,7 +39,7 @@ from noisyteacher.labels import TeacherLabels, store
 from noisyteacher.labels.manifest import LABEL_COLUMNS, Manifest
 from noisyteacher.labels.teacher_labels import check_joinable
 from noisyteacher.pipeline.api import gather
-from noisyteacher.pipeline.defaults import text_featurizer
+from noisyteacher.pipeline.defaults import featurizer_for
 from noisyteacher.pipeline.preparation import DistillSettings
 from noisyteacher.pipeline.sources import ExamplesLike, as_examples
 from noisyteacher.pipeline.task import Task
@@ -225,7 +226,8 @@ def gather_streamed(
     own = [str(key) for part in sets.values() for key in part.ids.tolist()]
     file = _PoolFile(Path(pool), options, frozenset(texts), frozenset(own))
     known = _LabelRows([Path(path) for path in labels])
-    featurizer = settings.featurizer or text_featurizer(settings.student)
+    featurizer = settings.featurizer or featurizer_for("text", settings.student)
+    assert featurizer is not None
     wanted = STREAMED_FOR_COMPARISON if featurizer.fitted else VOCABULARY_ROWS
     ids, drawn = file.draw(wanted, known, settings.seed)
     if not ids:
@@ -252,9 +254,13 @@ def gather_streamed(
         shards = PoolTensors(folder, shown, task.labels)
     missing = 0
     for some_ids, some_texts in file.blocks():
-        for start in range(0, len(some_ids), SHARD_ROWS):
-            part = slice(start, start + SHARD_ROWS)
-            missing += _add_shard(shards, inputs, known, some_ids[part], some_texts[part])
+        labeled = np.flatnonzero(known.find(some_ids) >= 0)
+        missing += len(some_ids) - len(labeled)
+        for start in range(0, len(labeled), SHARD_ROWS):
+            rows = labeled[start : start + SHARD_ROWS]
+            tensors = inputs.tensors([some_texts[i] for i in rows])
+            read: Any = inputs.matrix(tensors) if solves else tensors
+            shards.add(read, known.take([some_ids[i] for i in rows]))
     if missing:
         warn(f"{missing} rows of {pool} have no teacher label and are left out.")
     say(
@@ -262,23 +268,3 @@ def gather_streamed(
         f"{len(ids):,} of them, and the student is {'solved' if solves else 'trained'} on all."
     )
     return replace(task, rest=shards), settings
-
-
-def _add_shard(
-    shards: PoolShards | PoolTensors,
-    inputs: InputFormat,
-    known: _LabelRows,
-    ids: list[str],
-    texts: list[str],
-) -> int:
-    """Write the rows with a label; how many have none."""
-    rows = np.flatnonzero(known.find(ids) >= 0)
-    if len(rows):
-        tensors = inputs.tensors([texts[i] for i in rows])
-        labels = known.take([ids[i] for i in rows])
-        if isinstance(shards, PoolTensors):
-            shards.add(tensors, labels)
-        else:
-            shown = inputs.views().plain(tensors)
-            shards.add(feature_matrix(shown, inputs.features), labels)
-    return len(ids) - len(rows)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling, write_atomic
-from noisyteacher.core.hub import quiet_loading
+from noisyteacher.core.hub import load_pretrained, quiet_loading
 from noisyteacher.core.integrity import (
     check_file,
     file_sha256,
@@ -37,14 +37,7 @@ from noisyteacher.core.integrity import (
 )
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.core.reprs import notebook_html
-from noisyteacher.data import (
-    Featurizer,
-    InputFormat,
-    Tfidf,
-    Tokens,
-    load_featurizer,
-    save_featurizer,
-)
+from noisyteacher.data import Featurizer, InputFormat, Tfidf, Tokens
 from noisyteacher.data.embeddings import (
     IMAGE_POOLINGS,
     WITH_WORDS,
@@ -54,6 +47,7 @@ from noisyteacher.data.embeddings import (
 )
 from noisyteacher.data.frozen_encoder import FrozenEncoder
 from noisyteacher.data.input_format import RawInputs
+from noisyteacher.data.text import load_featurizer, save_featurizer
 from noisyteacher.models import ModelLike, ModelSpec, Network, TextEncoder, from_config, to_config
 
 FORMAT = "noisyteacher.Student"
@@ -139,18 +133,13 @@ def save_student(
     lock = folder.with_name(f".{folder.name}.lock")
     with hold_lock(lock, str(folder), "choose another folder"):
         _finish_replacing(folder)
-        _refuse_occupied(folder, overwrite)
+        if folder.exists() and not overwrite:
+            raise InputError(f"{folder} exists already; overwrite=True would replace it.")
+        if folder.exists() and not is_student(folder):
+            raise InputError(f"{folder} is not a student's folder, so it is not overwritten.")
         with temporary_sibling(folder, folder=True) as temporary:
             _write(temporary, student, card)
             _put_in_place(temporary, folder)
-
-
-def _refuse_occupied(folder: Path, overwrite: bool) -> None:
-    if folder.exists():
-        if not overwrite:
-            raise InputError(f"{folder} exists already; overwrite=True would replace it.")
-        if not is_student(folder):
-            raise InputError(f"{folder} is not a student's folder, so it is not overwritten.")
 
 
 def _write(folder: Path, student: Student, card: str) -> None:
@@ -188,10 +177,8 @@ def _write_featurizer(folder: Path, featurizer: Featurizer) -> None:
         with quiet_loading(transformers):
             encoder.save_encoder(folder / _ENCODER)
     if isinstance(featurizer, Tokens):
-        from transformers import AutoTokenizer
-
         # A folder that is moved to another machine must still find its tokenizer.
-        tokenizer = AutoTokenizer.from_pretrained(featurizer.tokenizer, trust_remote_code=False)
+        tokenizer = load_pretrained("AutoTokenizer", featurizer.tokenizer, "tokenizer")
         tokenizer.save_pretrained(folder / _TOKENIZER)
 
 
@@ -297,7 +284,10 @@ def _read(folder: Path, config: dict[str, Any], custom: ModelLike | None) -> Stu
     inputs = InputFormat.from_json(config["inputs"], _read_featurizer(folder))
     if custom is None:
         _check_shapes(spec, weights, folder)
-        _check_features(spec, inputs, folder)
+        wanted = getattr(spec, "features", inputs.features)
+        if wanted != inputs.features:
+            told = f"the model reads {wanted} features and the inputs have {inputs.features}"
+            raise _contradiction(folder, told)
     loaded = Student(spec, weights, tuple(classes), inputs, config["about"])
     loaded.network  # noqa: B018  weights that do not fit are found now
     return loaded
@@ -332,14 +322,6 @@ def _check_shapes(spec: ModelSpec, weights: Mapping[str, Tensor], folder: Path) 
         if wanted.get(name) != found.get(name):
             told = f"{name} has shape {found.get(name)} there and {wanted.get(name)} by the config"
             raise _contradiction(folder, told)
-
-
-def _check_features(spec: ModelSpec, inputs: InputFormat, folder: Path) -> None:
-    """Refuse a model that reads another number of features than the inputs have."""
-    wanted = getattr(spec, "features", None)
-    if wanted is not None and wanted != inputs.features:
-        told = f"the model reads {wanted} features and the inputs have {inputs.features}"
-        raise _contradiction(folder, told)
 
 
 def _contradiction(folder: Path, told: str) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,25 +18,14 @@ from noisyteacher.labels import TeacherLabels
 from noisyteacher.pipeline.matching import (
     check_disjoint,
     contents,
-    pool_with_labels,
     pool_without,
     rows,
+    rows_with_labels,
     with_classes,
     with_features,
     without_unlabeled,
 )
 from noisyteacher.train.pool_shards import PoolShards, PoolTensors
-
-
-@dataclass(frozen=True, eq=False)
-class ExampleSets:
-    """The sets as the user gave them; parts of the gold set stand in for V and S."""
-
-    gold: Dataset
-    pool: Dataset
-    val: Dataset | None = None
-    selection: Dataset | None = None
-    test: Dataset | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +75,11 @@ class Task:
         said = self.labels.take(self.ids[rows]).hard
         return 100 * float(np.mean(said == self.y[rows]))
 
+    def test_accuracy(self, logits: np.ndarray) -> float:
+        """In percent, of logits (t, L) of the test examples."""
+        assert self.test is not None
+        return round(100 * float(np.mean(logits.argmax(1) == self.test.y)), 2)
+
     def digest(self) -> str:
         """Tells it from a task with other examples, labels or parts."""
         digest, parts = hashlib.sha256(), self.split
@@ -109,34 +104,32 @@ class Task:
         return digest.hexdigest()
 
 
-def make_task(given: ExampleSets, labels: TeacherLabels) -> Task:
-    """Match classes and ids, and put all rows together."""
+def make_task(given: Mapping[str, Dataset], labels: TeacherLabels) -> Task:
+    """Match classes and ids, and put all rows together.
 
-    def with_ids(part: Dataset) -> Dataset:
-        return replace(part, ids=ids_like(part.ids, labels.ids, part.name))
+    ``given`` are "gold" and "pool", and those of "val" (V), "selection" (S) and "test" that the
+    user has; gold rows stand in for V and S.
+    """
 
-    labeled = {
-        name: with_ids(without_unlabeled(with_classes(part, labels.classes)))
-        for name, part in (
-            ("gold", given.gold),
-            ("V", given.val),
-            ("S", given.selection),
-            ("test", given.test),
-        )
-        if part is not None
-    }
-    columns, whose = given.gold.features, "the gold set"
-    labeled = {name: with_features(part, columns, whose) for name, part in labeled.items()}
-    pool = with_features(given.pool, columns, whose)
-    _check_kinds(labeled | {"pool": pool})
-    check_disjoint(labeled)
-    _warn_of_absent_classes(labeled["gold"], labels.classes)
-    _warn_of_empty_texts(labeled | {"pool": pool})
-    pool = pool_with_labels(pool_without(with_ids(pool), labeled), labels)
-    test = labeled.pop("test", None)
-    sets = _for_folds(labeled, labels)
+    def matched(name: str, part: Dataset) -> Dataset:
+        if name != "pool":
+            part = without_unlabeled(with_classes(part, labels.classes))
+        part = replace(part, ids=ids_like(part.ids, labels.ids, part.name))
+        return with_features(part, given["gold"].features, "the gold set")
+
+    short = {"val": "V", "selection": "S"}
+    sets = {short.get(name, name): matched(name, part) for name, part in given.items()}
+    _check_kinds(sets)
+    _warn_of_absent_classes(sets["gold"], labels.classes)
+    _warn_of_empty_texts(sets)
+    pool = sets.pop("pool")
+    check_disjoint(sets)
+    pool = pool_without(pool, sets)
+    kept = rows_with_labels(pool, labels, "pool ids", f"ids of {pool.name}")
+    test = sets.pop("test", None)
+    sets = _for_folds(sets, labels) | {"pool": rows(pool, kept)}
     _warn_of_copies(sets, test)
-    task = _joined(given.gold.name, sets | {"pool": pool}, labels, test)
+    task = _joined(sets, labels, test)
     measured = len(task.split.val) or len(task.split.gold)
     if measured >= SUSPICIOUS_ROWS and task.teacher_accuracy == 100:
         rows_of = "rows of V" if len(task.split.val) else "gold rows"
@@ -204,49 +197,28 @@ def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dat
     """V and S as given, else empty: folds of the gold set take their place."""
     gold = sets["gold"]
     if "V" in sets:
-        sets["V"] = _only_labeled(sets["V"], labels)
-    elif (found := int(_measurable(gold, labels).sum())) < LEAST_ROWS:
-        raise InputError(
-            f"{found} gold examples with teacher labels are too few to measure the teacher and "
-            f"judge students: at least {LEAST_ROWS} are needed."
+        sets["V"] = rows(sets["V"], rows_with_labels(sets["V"], labels, "ids of V"))
+    else:
+        found = len(
+            rows_with_labels(
+                gold,
+                labels,
+                "gold ids",
+                effect="do not measure the teacher",
+                remedy=" It is unknown how often the teacher is right: label the gold file too, or "
+                "give val= (--val).",
+            )
         )
+        if found < LEAST_ROWS:
+            raise InputError(
+                f"{found} gold examples with teacher labels are too few to measure the teacher and "
+                f"judge students: at least {LEAST_ROWS} are needed."
+            )
     nothing = rows(gold, np.empty(0, np.int64))
     return {"V": nothing, "S": nothing} | sets
 
 
-def _measurable(gold: Dataset, labels: TeacherLabels) -> np.ndarray:
-    """(n,) bool: gold rows with a teacher label; notes are printed about the others."""
-    usable = labels.has(gold.ids)
-    if not usable.any():
-        raise InputError(
-            f"None of the {len(gold)} gold ids has a teacher label, so it is unknown how often "
-            "the teacher is right: label the gold file too, or give val= (--val). The file begins "
-            f"with {first_few(gold.ids.tolist(), 2)}, the labels with "
-            f"{first_few(labels.ids.tolist(), 2)}."
-        )
-    if not usable.all():
-        unlabeled = gold.ids[~usable].tolist()
-        warn(
-            f"{len(unlabeled)} of {len(gold)} gold ids have no teacher label and do not measure "
-            f"the teacher: {first_few(unlabeled)}."
-        )
-    return np.asarray(usable)
-
-
-def _only_labeled(val: Dataset, labels: TeacherLabels) -> Dataset:
-    found = labels.has(val.ids)
-    if found.all():
-        return val
-    missing = first_few(val.ids[~found].tolist())
-    if not found.any():
-        raise InputError(f"None of the {len(val)} ids of V has a teacher label: {missing}.")
-    warn(f"{int((~found).sum())} of {len(val)} rows of V have no teacher label: {missing}.")
-    return rows(val, np.flatnonzero(found))
-
-
-def _joined(
-    name: str, sets: dict[str, Dataset], labels: TeacherLabels, test: Dataset | None
-) -> Task:
+def _joined(sets: dict[str, Dataset], labels: TeacherLabels, test: Dataset | None) -> Task:
     parts = [sets[part] for part in ("gold", "V", "S", "pool")]
     ends = np.cumsum([len(part) for part in parts])
     gold, val, selection, pool = np.split(np.arange(ends[-1]), ends[:-1])
@@ -259,7 +231,7 @@ def _joined(
     y[pool] = -1
     ids = np.concatenate([part.ids for part in parts])
     return Task(
-        name=name,
+        name=parts[0].name,
         kind=parts[0].kind,
         classes=labels.classes,
         ids=ids,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
 from noisyteacher.core.machine import choose_device
 from noisyteacher.core.user_code import import_named
-from noisyteacher.data import Dataset, Tokens, Views
+from noisyteacher.data import Dataset, Tokens
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import ModelLike, Network, TextEncoder
@@ -49,41 +50,35 @@ class Teacher(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class ModelTeacher:
     """A student (or a classifier loaded as one) on a device."""
 
+    student: Student
+    name: str
+    device: torch.device
+    k: int | None = None
+    embeddings: bool = False
+    view_passes: int = 0
+    classes: tuple[str, ...] | None = field(init=False)
     rejected: dict[Any, tuple[str, str]] | None = None
 
-    def __init__(
-        self,
-        student: Student,
-        name: str,
-        *,
-        device: torch.device,
-        k: int | None = None,
-        embeddings: bool = False,
-        view_passes: int = 0,
-    ) -> None:
-        self.name = name
-        self.classes: tuple[str, ...] | None = student.classes
-        self._student, self._device = student, device
-        self._views: Views = student.inputs.views()
-        self._k, self._embeddings, self._view_passes = k, embeddings, view_passes
-        if view_passes == 1:
+    def __post_init__(self) -> None:
+        self.classes = self.student.classes
+        if self.view_passes == 1:
             raise InputError("A spread over views needs at least 2 view passes.")
-        if view_passes and not hasattr(self._views, "crop"):
-            raise InputError(
-                f"Per-view statistics need images, and this model reads {student.inputs.kind}s."
-            )
+        if self.view_passes and not hasattr(self.student.inputs.views(), "crop"):
+            kind = self.student.inputs.kind
+            raise InputError(f"Per-view statistics need images, and this model reads {kind}s.")
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256()
-        for name, value in sorted(self._student.network.state_dict().items()):
+        for name, value in sorted(self.student.network.state_dict().items()):
             digest.update(name.encode() + value.cpu().contiguous().view(-1).numpy().tobytes())
         return digest.hexdigest()
 
     def arrange(self, source: Dataset) -> Dataset:
-        inputs = self._student.inputs
+        inputs = self.student.inputs
         if source.kind != inputs.kind:
             raise InputError(f"{self.name} reads {inputs.kind}s, not {source.kind}s.")
         return with_features(source, inputs.columns, f"what {self.name} was trained on")
@@ -91,32 +86,32 @@ class ModelTeacher:
     def label(
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
     ) -> TeacherLabels:
-        network = self._student.network
+        network, format_ = self.student.network, self.student.inputs
         return predict_labels(
             _Built(network),
             network.state_dict(),
-            self._student.inputs.tensors(inputs),
-            self._views,
+            format_.tensors(inputs),
+            format_.views(),
             ids=ids,
             classes=self.classes,
-            k=self._k,
-            device=self._device,
+            k=self.k,
+            device=self.device,
             batch_size=batch_size,
-            embeddings=self._embeddings,
-            view_passes=self._view_passes,
+            embeddings=self.embeddings,
+            view_passes=self.view_passes,
             seed=seed,
             name=self.name,
         )
 
 
+@dataclass(frozen=True)
 class _Built:
     """A network that is there already, so that every shard uses the same one."""
 
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
+    network: nn.Module
 
     def build(self) -> nn.Module:
-        return self._network
+        return self.network
 
 
 Function = Callable[[list[Any], Any], Any]
@@ -206,7 +201,10 @@ def open_teacher(
     if ":" in model and not Path(model).exists():
         if embeddings or view_passes:
             raise InputError("Embeddings and view statistics need a model, not a function.")
-        return FunctionTeacher(_import_function(model), model, classes, k)
+        function = import_named(model)
+        if not callable(function):
+            raise InputError(f"{model} is not a function.")
+        return FunctionTeacher(function, model, classes, k)
     if is_student(model):
         student = load_student(model, network)
     elif network is not None:
@@ -239,13 +237,6 @@ def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[st
             "its order."
         )
     return tuple(names)
-
-
-def _import_function(text: str) -> Function:
-    found: Function = import_named(text)
-    if not callable(found):
-        raise InputError(f"{text} is not a function.")
-    return found
 
 
 def _hugging_face(model: str, max_length: int) -> Student:

@@ -137,13 +137,10 @@ def read_command_log(folder: str | Path) -> CommandLog:
         return CommandLog()
     stored = read_json(path, "delete it")
     for name in ("commands", "notes"):
-        if not _are_texts(stored.get(name)):
+        listed = stored.get(name)
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
             raise InputError(f"{path} has no list of {name}; delete it.")
     return CommandLog(stored["commands"], stored["notes"])
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def record_command(folder: str | Path, command: str, notes: Sequence[str] = ()) -> None:
