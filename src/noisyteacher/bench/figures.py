@@ -137,10 +137,10 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
     sizes = sorted({x.labeled for x in kept})
     hollow: str | None = "hollow: the paper's best test epoch"
     for i, (name, group) in enumerate(groups.items()):
-        _draw_line(axes, group, sizes, _look(i), name)
+        _draw_line(axes, group, sizes, line_look(i), name)
         printed = [(x.labeled, paper.mean) for x in group if (paper := x.paper_in(kind))]
         if printed:
-            look = _look(i) | {"markerfacecolor": "white", "linestyle": "none"}
+            look = line_look(i) | {"markerfacecolor": "white", "linestyle": "none"}
             axes.plot(*zip(*printed, strict=True), **look, label=hollow)
             hollow = None
     teachers = {size: teacher_accuracies([x for x in kept if x.labeled == size]) for size in sizes}
@@ -176,7 +176,7 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
     )
     printed = [(paper.mean, i) for i, x in enumerate(ranked) if (paper := x.paper_in(kind))]
     if printed:
-        hollow = _look(1) | {"markerfacecolor": "white", "linestyle": "none"}
+        hollow = line_look(1) | {"markerfacecolor": "white", "linestyle": "none"}
         axes.plot(*zip(*printed, strict=True), **hollow, label="the paper, best test epoch")
     for i, accuracy in enumerate(teacher_accuracies(ranked)):
         label = "_" if i else "the teacher"
@@ -216,7 +216,7 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     for axes, (name, methods) in zip(panels, shown.items(), strict=True):
         for i, method in enumerate(methods):
-            _draw_line(axes, ran[method], sizes, _look(1 - i), "with SLaM" if i else "alone")
+            _draw_line(axes, ran[method], sizes, line_look(1 - i), "with SLaM" if i else "alone")
         _finish(axes, name, sizes)
         axes.legend(frameon=False, fontsize=8)
     for axes in panels[1:]:
@@ -245,7 +245,7 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
             at = [place[size, _field(x, "beta")] for x in group]
             name = label if size == sizes[0] else None
             cells = [x.accuracy["last"] for x in group]
-            _draw_cells(axes, at, cells, _look(1 - i), name)
+            _draw_cells(axes, at, cells, line_look(1 - i), name)
     _draw_flat_slam(axes, found, sizes, betas, place)
     axes.set(ylabel=_ACCURACY, title=title)
     axes.set_xticks(list(place.values()), [f"{b:g}" for _, b in place], rotation=90, fontsize=8)
@@ -293,7 +293,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
         if best:
             tried = max(sum(x.labeled == line.labeled for x in mine) for line in best)
             name = f"{label}, best of {tried} pairs of temperatures"
-            _draw_line(axes, best, sizes, _look(1 - i), name, accuracy="best_test")
+            _draw_line(axes, best, sizes, line_look(1 - i), name, accuracy="best_test")
         for line in best:
             pair = f"$t_A$={_field(line, 't_a'):g}, $t_B$={_field(line, 't_b'):g}"
             at = (line.labeled, _mean(line, "best_test"))
@@ -314,7 +314,7 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
         if len(points) > 1 and points[-1][0] - points[0][0] >= _TEACHERS_DIFFER:
             teacher, leads = zip(*points, strict=True)
             label = "hard labels" if hard else "soft labels"
-            _draw_cells(axes, teacher, leads, _look(i), label)
+            _draw_cells(axes, teacher, leads, line_look(i), label)
             for at, gain in points:
                 _annotate(axes, f"({gain.n})", (at, gain.mean), (6, 6))
     if not axes.lines:
@@ -350,7 +350,7 @@ def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[f
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _look(i: int) -> dict[str, Any]:
+def line_look(i: int) -> dict[str, Any]:
     """Colour, marker and dashes of line number i."""
     return {
         "color": COLOURS[i % len(COLOURS)],

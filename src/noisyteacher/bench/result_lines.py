@@ -50,6 +50,21 @@ class TrialMean:
             return None
         return float(student_t.ppf(0.975, self.n - 1) * self.std / np.sqrt(self.n))
 
+    @property
+    def low(self) -> float:
+        """The lower end of that interval; a single trial has an endless one."""
+        return self.mean - (np.inf if self.half_width is None else self.half_width)
+
+    @property
+    def high(self) -> float:
+        return self.mean + (np.inf if self.half_width is None else self.half_width)
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> TrialMean:
+        """Mean and sample standard deviation of one value or more."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), std, len(values))
+
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
 
@@ -199,12 +214,9 @@ class Line:
 
 
 def trial_mean(values: Iterable[float | None]) -> TrialMean | None:
-    """Mean and sample standard deviation of the values there are; None where there are none."""
+    """Of the values there are; None where there are none."""
     known = [value for value in values if value is not None]
-    if not known:
-        return None
-    std = float(np.std(known, ddof=1)) if len(known) > 1 else None
-    return TrialMean(float(np.mean(known)), std, len(known))
+    return TrialMean.of(known) if known else None
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:

@@ -12,7 +12,7 @@ from noisyteacher.bench.gold_sizes import (
     sizes_title,
     sizes_verdict,
     summarize,
-    teacher_estimate,
+    teacher_mean,
 )
 from noisyteacher.bench.result_lines import HEADER, Line, cells
 from noisyteacher.report.openings import make_opening
@@ -153,7 +153,7 @@ def _sizes(source: PageSource, draw: Drawing | None) -> Section:
     texts = [sizes_verdict(source.sizes)]
     table = Table(sizes_title(source.sizes), tuple(header), [tuple(row) for row in rows])
     if draw is not None:
-        points, teacher = summarize(source.sizes), teacher_estimate(source.sizes)
+        points, teacher = summarize(source.sizes), teacher_mean(source.sizes)
         chart = draw.students.draw_gold_sizes(points, teacher, table)
         return Section("When a teacher pays off", texts=texts, charts=[chart])
     shown = _captioned(path for path in source.pictures if path.stem == "gold-rows")
