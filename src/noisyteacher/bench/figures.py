@@ -65,9 +65,15 @@ def save_figure(
     return written
 
 
-def bare_axes(axes: Axes) -> None:
-    """No frame where there is nothing to read off."""
-    axes.spines[["top", "right"]].set_visible(False)
+def new_figure(
+    width: float, height: float, panels: int = 1, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with a row of panels, which have no frame where there is nothing to read off."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    row = list(figure.subplots(1, panels, squeeze=False, **shared)[0])
+    for axes in row:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, row
 
 
 def draw_alpha_curve(
@@ -76,8 +82,7 @@ def draw_alpha_curve(
     """α against the teacher's margin: isotonic and k nearest neighbours, over V's answers."""
     margins = np.asarray(confidence(labels, 1, noise.metric))
     right = np.asarray(labels.hard == y)
-    figure = Figure(figsize=(6, 4.4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(6, 4.4)
     grid = np.linspace(margins.min(), margins.max(), 400)
     # One tick per example, at 1 where the teacher is right; jittered so that they show.
     jitter = np.random.default_rng(0).uniform(-0.03, 0.03, len(margins))
@@ -109,7 +114,6 @@ def draw_alpha_curve(
         title=f"How far to trust the teacher ({len(y)} validation examples)",
     )
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    bare_axes(axes)
     save_figure(figure, stem)
 
 
@@ -132,8 +136,7 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
     kept = [x for group in groups.values() for x in group]
     if not any(x.distillation == kind for x in kept):
         return None
-    figure = Figure(figsize=(7.5, 4.6 + 0.2 * len(groups)), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(7.5, 4.6 + 0.2 * len(groups))
     sizes = sorted({x.labeled for x in kept})
     hollow: str | None = "hollow: the paper's best test epoch"
     for i, (name, group) in enumerate(groups.items()):
@@ -162,8 +165,7 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
     if not ranked:
         return None
     cells = [x.accuracy["last"] for x in ranked]
-    figure = Figure(figsize=(8.5, 1.6 + 0.32 * len(ranked)), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(8.5, 1.6 + 0.32 * len(ranked))
     axes.errorbar(
         [c.mean for c in cells if c is not None],
         range(len(ranked)),
@@ -188,7 +190,6 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside lower right", ncols=3, frameon=False, fontsize=8)
-    bare_axes(axes)
     return figure
 
 
@@ -212,8 +213,7 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         for method in methods
     }
     shown = {name: methods for name, methods in pairs.items() if any(ran[m] for m in methods)}
-    figure = Figure(figsize=(1 + 3 * len(shown), 3.6), layout="constrained")
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    figure, panels = new_figure(1 + 3 * len(shown), 3.6, len(shown), sharey=True)
     for axes, (name, methods) in zip(panels, shown.items(), strict=True):
         for i, method in enumerate(methods):
             _draw_line(axes, ran[method], sizes, line_look(1 - i), "with SLaM" if i else "alone")
@@ -235,8 +235,7 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     place = {
         (s, b): i * (len(betas) + 1) + j for i, s in enumerate(sizes) for j, b in enumerate(betas)
     }
-    figure = Figure(figsize=(max(6.0, 0.45 * len(place) + 2), 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(max(6.0, 0.45 * len(place) + 2), 4)
     arms = ((Vanilla(), "fidelity"), (SLaM(), "fidelity + SLaM"))
     for i, (inner, label) in enumerate(arms):
         for size in sizes:
@@ -256,7 +255,6 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     axes.set_xlabel("β, for each size of A")
     axes.margins(y=0.15)
     axes.legend(frameon=False, fontsize=8)
-    bare_axes(axes)
     return figure
 
 
@@ -282,8 +280,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
     if not tempered:
         return None
     sizes = sorted({x.labeled for x in tempered})
-    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(6.5, 4.2)
     for i, (inner, label) in enumerate(((Vanilla(), "vanilla"), (SLaM(), "SLaM"))):
         mine = [x for x in tempered if _inner(x) == inner and x.accuracy["best_test"] is not None]
         best = [
@@ -307,8 +304,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
 
 def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     """SLaM's lead over vanilla distillation against the teacher's accuracy."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(6, 4)
     for i, hard in enumerate((False, True)):
         points = _gains(found, Vanilla(hard=hard), SLaM(hard=hard))
         if len(points) > 1 and points[-1][0] - points[0][0] >= _TEACHERS_DIFFER:
@@ -326,7 +322,6 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
         title=title,
     )
     axes.legend(frameon=False)
-    bare_axes(axes)
     return figure
 
 
@@ -423,4 +418,3 @@ def _finish(axes: Axes, title: str, sizes: Sequence[int]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(list(sizes)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(axis="x", labelrotation=45 if len(sizes) > 3 else 0)
-    bare_axes(axes)

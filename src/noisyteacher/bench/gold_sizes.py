@@ -20,12 +20,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-from noisyteacher.bench.figures import GREY, bare_axes, line_look, save_figure
+from noisyteacher.bench.figures import GREY, line_look, new_figure, save_figure
 from noisyteacher.bench.result_lines import TrialMean
 from noisyteacher.choose.decision import Evidence
 from noisyteacher.choose.evidence import (
@@ -104,7 +103,28 @@ def run_split(seed: int, trial: int) -> list[Row]:
             began = time.monotonic()
             found = _accuracies(parts, size, trial)
             seconds = (time.monotonic() - began) / len(found)
-            rows += [_row(parts, seed, trial, size, name, found[name], seconds) for name in SHOWN]
+            rows += [
+                Row(
+                    recipe="gold rows",
+                    dataset="digits",
+                    distillation=None if method in ALONE else "soft",
+                    labeled=size,
+                    method=method,
+                    gold_repeat=1,
+                    generation=1,
+                    trial=trial,
+                    epochs=0,
+                    accuracy={"last": round(accuracy, 3), "selected": None, "best_test": None},
+                    macro_f1=None,
+                    teacher_accuracy=round(parts.teacher_accuracy, 3),
+                    curve=[],
+                    seconds=round(seconds, 3),
+                    images_per_second=0.0,
+                    seeds={"recipe": seed, "trial": trial, "student": 0},
+                    hardware=hardware("cpu"),
+                )
+                for method, accuracy in found.items()
+            ]
     return rows
 
 
@@ -131,36 +151,6 @@ def _accuracies(parts: DigitsSplit, size: int, trial: int) -> dict[str, float]:
     named[BLEND] = np.asarray(blend)
     truth = parts.y[parts.test]
     return {name: 100 * float(np.mean(named[name].argmax(1) == truth)) for name in SHOWN}
-
-
-def _row(
-    parts: DigitsSplit,
-    seed: int,
-    trial: int,
-    size: int,
-    method: str,
-    accuracy: float,
-    seconds: float,
-) -> Row:
-    return Row(
-        recipe="gold rows",
-        dataset="digits",
-        distillation=None if method in ALONE else "soft",
-        labeled=size,
-        method=method,
-        gold_repeat=1,
-        generation=1,
-        trial=trial,
-        epochs=0,
-        accuracy={"last": round(accuracy, 3), "selected": None, "best_test": None},
-        macro_f1=None,
-        teacher_accuracy=round(parts.teacher_accuracy, 3),
-        curve=[],
-        seconds=round(seconds, 3),
-        images_per_second=0.0,
-        seeds={"recipe": seed, "trial": trial, "student": 0},
-        hardware=hardware("cpu"),
-    )
 
 
 def run_sizes(
@@ -280,8 +270,7 @@ def _sizes(points: Sequence[SizePoint]) -> str:
 def draw_gold_sizes(rows: Sequence[Row], stem: str | Path) -> list[Path]:
     """The chart of README and page, as ``stem.svg`` and ``stem.png``."""
     points, teacher = summarize(rows), teacher_mean(rows)
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(7.5, 4.6)
     axes.axhline(teacher.mean, color=GREY, linestyle=":", linewidth=1.8, label="the teacher")
     for i, (method, name) in enumerate(SHOWN.items()):
         mine = [
@@ -300,6 +289,5 @@ def draw_gold_sizes(rows: Sequence[Row], stem: str | Path) -> list[Path]:
     )
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
-    bare_axes(axes)
     axes.legend(frameon=False, loc="lower right", fontsize=9)
     return save_figure(figure, stem)

@@ -42,12 +42,10 @@ _KINDS = {"soft": "soft labels", "hard": "hard labels", None: "no teacher"}
 # -- layout ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Text:
-    """One cell."""
+class Bold(str):
+    """A cell that stands out."""
 
-    text: str = ""
-    bold: bool = False
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,13 @@ class PaperTable:
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Text, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
     def without_blank(self, name: str) -> PaperTable:
         """Without the columns of this name, where nothing stands in any of them."""
         places = [i for i, head in enumerate(self.header) if head == name]
-        if any(row[i].text for row in self.rows for i in places):
+        if any(row[i] for row in self.rows for i in places):
             return self
         kept = [i for i in range(len(self.header)) if i not in places]
         header = tuple(self.header[i] for i in kept)
@@ -98,14 +96,14 @@ class PaperTable:
         )
 
 
-def _markdown(cell: Text) -> str:
-    plain = cell.text.replace("|", "\\|")
-    return f"**{plain}**" if cell.bold else plain
+def _markdown(cell: str) -> str:
+    plain = cell.replace("|", "\\|")
+    return f"**{plain}**" if isinstance(cell, Bold) else plain
 
 
-def _latex(cell: Text) -> str:
-    plain = escape_latex(cell.text)
-    return rf"\textbf{{{plain}}}" if cell.bold else plain
+def _latex(cell: str) -> str:
+    plain = escape_latex(cell)
+    return rf"\textbf{{{plain}}}" if isinstance(cell, Bold) else plain
 
 
 _LATEX = {
@@ -159,19 +157,19 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     best = {size: _best([s.measured.get(size) for s in series], accuracy) for size in sizes}
     rows = [_teacher_row(dataset, printed, sizes, found)]
     for one in series:
-        row = [Text(one.name), Text(one.passes), Text(one.epochs)]
+        row = [one.name, one.passes, one.epochs]
         for size in sizes:
             line = one.measured.get(size)
             text = _measured_text(line, accuracy, found)
-            row += [Text(text, bold=line is not None and line is best[size])]
-            row += [Text(blank_or(one.paper.get(size)))]
+            row += [Bold(text) if line and line is best[size] else text]
+            row += [blank_or(one.paper.get(size))]
         rows.append(tuple(row))
     header = ["method", "passes", "epochs"]
     header += [part for size in sizes for part in (f"{size} labels", "paper")]
     notes = ["Test accuracy in percent, mean ± standard deviation (n trials)."]
     quoted = any(one.paper for one in series)
     notes += ["The paper prints the best test epoch."] if quoted else []
-    notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
+    notes += [_BELOW_NOTE] if any(_BELOW in cell for row in rows for cell in row) else []
     title = f"{recipe}, {_KINDS[kind]}: {ACCURACIES[accuracy]}"
     return PaperTable(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
 
@@ -208,12 +206,12 @@ def _unmeasured_series(
 
 def _teacher_row(
     dataset: str, kind: str | None, sizes: Sequence[int], found: Sequence[Line]
-) -> tuple[Text, ...]:
+) -> tuple[str, ...]:
     printed = _paper_row(dataset, kind, sizes, PAPER_TEACHER) if kind else {}
-    row = [Text("the teacher"), Text(), Text()]
+    row = ["the teacher", "", ""]
     for size in sizes:
-        row += [Text(_joined(teacher_accuracies(x for x in found if x.labeled == size)))]
-        row += [Text(blank_or(printed.get(size)))]
+        row += [_joined(teacher_accuracies(x for x in found if x.labeled == size))]
+        row += [blank_or(printed.get(size))]
     return tuple(row)
 
 
@@ -235,21 +233,21 @@ def detail_table(recipe: str, found: Sequence[Line]) -> PaperTable:
     best = {name: _best(found, name) for name in ACCURACIES}
     rows = []
     for line in found:
-        row = [Text(line.name), Text(line.distillation or "none")]
-        row += [Text(blank_or(value)) for value in (line.passes, line.length, line.trials)]
+        row = [line.name, line.distillation or "none"]
+        row += [blank_or(value) for value in (line.passes, line.length, line.trials)]
         for name in ACCURACIES:
             text = blank_or(line.accuracy[name])
             text += _BELOW if text and _is_below_gold(line, name, found) else ""
-            row += [Text(text, bold=line is best[name])]
+            row += [Bold(text) if line is best[name] else text]
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
-        row += [Text(macro), Text(_over_vanilla(line, found)), Text(blank_or(line.paper))]
+        row += [macro, _over_vanilla(line, found), blank_or(line.paper)]
         rows.append(tuple(row))
     teacher = _joined(teacher_accuracies(found))
     title = f"{recipe}, {found[0].labeled} labels"
     title += f"; the teacher: {teacher} %" if teacher else ""
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", _OVER, "paper")
-    notes = [_OVER_NOTE] if any(row[-2].text for row in rows) else []
-    notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
+    notes = [_OVER_NOTE] if any(row[-2] for row in rows) else []
+    notes += [_BELOW_NOTE] if any(_BELOW in cell for row in rows for cell in row) else []
     header = ("method", "teacher labels", *numbers)
     noted = (" ".join(notes),) if notes else ()
     return PaperTable(title, header, tuple(rows), noted).without_blank("paper").without_blank(_OVER)
@@ -308,16 +306,12 @@ def csv_text(found: Sequence[Line]) -> str:
     writer.writerow([*_LINE_FIELDS, *numbers, "paper_accuracy", "paper_spread"])
     for line in found:
         values = [getattr(line, name) for name in _LINE_FIELDS]
-        for measured in (*(line.accuracy[name] for name in ACCURACIES), line.macro_f1):
-            values += _numbers(measured)
+        for cell in (*(line.accuracy[name] for name in ACCURACIES), line.macro_f1):
+            values += [None, None, None] if cell is None else [cell.mean, cell.std, cell.n]
         paper = line.paper
         values += [None, None] if paper is None else [paper.mean, paper.std]
         writer.writerow(no_formulas(pa.array([_written(value) for value in values])).to_pylist())
     return buffer.getvalue()
-
-
-def _numbers(value: TrialMean | None) -> list[float | int | None]:
-    return [None] * 3 if value is None else [value.mean, value.std, value.n]
 
 
 def _written(value: object) -> str:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
-from noisyteacher.bench.figures import bare_axes, save_figure
+from noisyteacher.bench.figures import new_figure, save_figure
 from noisyteacher.halfspace.shapes import Ball, long_servedio
 from noisyteacher.halfspace.simulation import (
     Exponent,
@@ -260,8 +260,7 @@ def _field(axis: np.ndarray, x: Tensor, multiple: Callable[[Tensor], Tensor]) ->
 
 def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
     """Mean error of the last iterate against samples, one panel a problem."""
-    figure = Figure(figsize=(3.9 * len(simulations), 3.6), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(simulations), sharey=True))
+    figure, panels = new_figure(3.9 * len(simulations), 3.6, len(simulations), sharey=True)
     for axes, (title, simulation) in zip(panels, simulations.items(), strict=True):
         for name, trace in simulation.traces.items():
             colour, style, marker = _LOOKS[name]
@@ -270,7 +269,6 @@ def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
                       markersize=4, markevery=max(1, len(mean) // 8), label=name)  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="samples", ylim=(0.9 * _LEAST_ERROR, 0.7))
         axes.set_title(title, fontsize=10)
-        bare_axes(axes)
     panels[0].set_ylabel(
         f"error of the last iterate, mean of the runs\n(drawn at {_LEAST_ERROR:g} where less)"
     )
@@ -281,8 +279,7 @@ def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
 def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     """w·w* and ‖w‖ of SLaM along the iterations, beside the two claims of the proof."""
     steps, trace = simulation.steps, simulation.traces["Slam"]
-    figure = Figure(figsize=(8.4, 3.7), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(8.4, 3.7, 2)
     _draw_band(left, steps, trace.correlation, "w·w*, median and quartiles")
     # The iterate after step t decides step t + 1; each kept one stands for those up to the next.
     summed = np.concatenate([[0.5], trace.errors.mean(1)])[:-1]
@@ -298,7 +295,6 @@ def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="steps T")
         axes.legend(frameon=False, fontsize=8)
-        bare_axes(axes)
     return figure
 
 
@@ -341,8 +337,7 @@ def draw_all(
 
 def draw_samples(study: Study, rows: Sequence[StudyRow], shape: str) -> Figure:
     """Samples until some iterate is good, against 1/γ, 1/ε and 1/(1−2η), with the fits."""
-    figure = Figure(figsize=(11, 3.7), layout="constrained")
-    panels = figure.subplots(1, 3, sharey=True)
+    figure, panels = new_figure(11, 3.7, 3, sharey=True)
     fits = {(f.variable, f.learner): f.best for f in exponents(study, rows) if f.shape == shape}
     for axes, (variable, cells) in zip(panels, study.sweeps(shape).items(), strict=True):
         axes.set(xscale="log", yscale="log", xlabel=SYMBOLS[variable])
@@ -359,7 +354,6 @@ def draw_samples(study: Study, rows: Sequence[StudyRow], shape: str) -> Figure:
         axes.xaxis.set_minor_formatter(NullFormatter())
         _draw_theory(axes, places)
         axes.legend(frameon=False, fontsize=7, title="exponents", title_fontsize=8)
-        bare_axes(axes)
     panels[0].set_ylabel("samples until half of the runs\nhad an iterate with error ≤ ε")
     figure.suptitle(f"{shape}: γ = {study.margin:g}, ε = {study.epsilon:g}, η = {study.noise:g}, "
                     "but for the one that moves", fontsize=10)  # fmt: skip
