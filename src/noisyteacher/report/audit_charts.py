@@ -42,9 +42,9 @@ def _padded(values: Sequence[float]) -> alt.Scale:
     return alt.Scale(domain=[min(values) - room, max(values) + room], nice=False)
 
 
-def draw_audit(numbers: dict[str, Any]) -> list[Chart | None]:
-    """All charts of an audit; None where it has no numbers for one."""
-    return [
+def draw_audit(numbers: dict[str, Any]) -> list[Chart]:
+    """All charts that an audit has numbers for."""
+    drawn = [
         draw_alpha(numbers),
         draw_reliability(numbers),
         draw_shortlists(numbers),
@@ -52,6 +52,7 @@ def draw_audit(numbers: dict[str, Any]) -> list[Chart | None]:
         draw_drift(numbers, "margin"),
         draw_drift(numbers, "entropy"),
     ]
+    return [chart for chart in drawn if chart is not None]
 
 
 def draw_alpha(numbers: dict[str, Any]) -> Chart:

@@ -9,39 +9,7 @@ import altair as alt
 
 from noisyteacher.report.parts import Table
 
-# Colours are names of the page's style sheet: one drawing serves light, dark and paper.
-INK, LINE = "var(--ink)", "var(--line)"
-CONFIG: dict[str, Any] = {
-    "aria": False,  # the page has words and a table for each chart instead
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": "transparent"},
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "gridColor": LINE,
-        "domainColor": LINE,
-        "tickColor": LINE,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelLimit": 170,
-        "labelFlush": False,
-        "labelSeparation": 6,
-    },
-    "legend": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "orient": "bottom",
-        "columns": 1,
-        "labelFontSize": 12,
-        "labelLimit": 320,
-        "symbolStrokeWidth": 2,
-        "symbolOpacity": 1,
-    },
-    "text": {"color": INK},
-    "range": {"category": [f"var(--c{i})" for i in range(1, 9)]},
-}
+INK = "var(--ink)"  # colours are names of the page's style sheet, see also page.js
 # As many as colours, so that lines differ in print too; fine dots would look like a paler colour.
 DASHES = [[1, 0], [7, 3], [3, 2], [9, 3, 2, 3], [14, 4], [1, 0], [7, 3], [3, 2]]
 WHOLE = alt.Axis(tickMinStep=1, format="d")
@@ -167,8 +135,9 @@ BAND_MARK = "M-1.4,-0.2H1.4V0.2H-1.4ZM-1.4,-0.8H1.4V-0.7H-1.4ZM-1.4,0.7H1.4V0.8H
 def finished(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
     """The chart as JSON, as wide as its place on the page."""
     spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    spec.pop("$schema", None)
-    return spec | {"config": CONFIG, "autosize": {"type": "fit-x", "contains": "padding"}}
+    for name in ("$schema", "config"):  # the page has the look of all charts
+        spec.pop(name, None)
+    return spec | {"autosize": {"type": "fit-x", "contains": "padding"}}
 
 
 def percent_axis(values: Sequence[float]) -> alt.Scale:
