@@ -245,7 +245,7 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
             name = label if size == sizes[0] else None
             cells = [x.accuracy["last"] for x in group]
             _draw_cells(axes, at, cells, line_look(1 - i), name)
-    _draw_flat_slam(axes, found, sizes, betas, place)
+    _draw_flat_slam(axes, found, place)
     axes.set(ylabel=_ACCURACY, title=title)
     axes.set_xticks(list(place.values()), [f"{b:g}" for _, b in place], rotation=90, fontsize=8)
     for size in sizes:
@@ -258,18 +258,13 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     return figure
 
 
-def _draw_flat_slam(
-    axes: Axes,
-    found: Sequence[Line],
-    sizes: Sequence[int],
-    betas: Sequence[float],
-    place: dict[tuple[int, float], int],
-) -> None:
+def _draw_flat_slam(axes: Axes, found: Sequence[Line], place: dict[tuple[int, float], int]) -> None:
     label: str | None = "SLaM alone"
     for line in found:
         value = line.accuracy["last"]
-        if named_method(line.method) == SLaM() and line.labeled in sizes and value is not None:
-            ends = [place[line.labeled, betas[0]] - 0.4, place[line.labeled, betas[-1]] + 0.4]
+        beside = [at for (size, _), at in place.items() if size == line.labeled]
+        if named_method(line.method) == SLaM() and beside and value is not None:
+            ends = [min(beside) - 0.4, max(beside) + 0.4]
             axes.plot(ends, [value.mean] * 2, color=COLOURS[2], linewidth=2.5, label=label)
             label = None
 
