@@ -169,10 +169,11 @@ def run_sizes(
         if workers > 1:
             processes = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
             run_all = stack.enter_context(processes).map
-        for trial, rows in zip(missing, run_all(partial(run_split, seed), missing), strict=True):
+        found = run_all(partial(run_split, seed), missing)
+        for done, rows in enumerate(found, splits - len(missing) + 1):
             for row in rows:
                 folder.append(row)
-            progress(splits - len(missing) + missing.index(trial) + 1, splits)
+            progress(done, splits)
     return [row for row in folder.rows() if row.trial < splits]
 
 

@@ -112,12 +112,6 @@ def paper_name(method: Method | str) -> str | None:
     return _NAMES.get(type(method)) if isinstance(method, Method) else None
 
 
-def paper_methods(dataset: str, distillation: str) -> list[str]:
-    """The methods of one of the paper's tables, in its order, the teacher aside."""
-    names = [key[3] for key in paper_figures() if key[:2] == (dataset, distillation)]
-    return [name for name in dict.fromkeys(names) if name != PAPER_TEACHER]
-
-
 # -- lines -----------------------------------------------------------------------------------------
 
 

@@ -90,12 +90,9 @@ def reached(row: StudyRow, which: str) -> Reached:
 def sweep_rows(rows: Sequence[StudyRow], cells: Sequence[Cell], learner: str) -> list[StudyRow]:
     """The samples rows of these cells, in order, where they were run."""
     found = {
-        (row["shape"], row["margin"], row["epsilon"], row["noise"]): row
-        for row in rows
-        if row["kind"] == "samples" and row["learner"] == learner
+        Cell.of(row): row for row in rows if row["kind"] == "samples" and row["learner"] == learner
     }
-    keys = [(cell.shape, cell.margin, cell.epsilon, cell.noise) for cell in cells]
-    return [found[key] for key in keys if key in found]
+    return [found[cell] for cell in cells if cell in found]
 
 
 def exponents(study: Study, rows: Sequence[StudyRow]) -> list[ExponentRow]:
