@@ -116,13 +116,10 @@ def margin_grid(pool_margin: Float[np.ndarray, " p"]) -> Float[np.ndarray, " g"]
 
 
 def fit_alpha_curve(
-    margin: Float[np.ndarray, " n"],
-    right: Bool[np.ndarray, " n"],
-    pool_margin: Float[np.ndarray, " p"],
-    lower_bound: float,
-    bootstrap: Bootstrap,
+    val: ValReading, pool: RowSummary, lower_bound: float, bootstrap: Bootstrap
 ) -> tuple[AlphaCurve, dict[str, Interval]]:
     """The curve, and the intervals of PoolTrust's numbers by name."""
+    margin, right, pool_margin = val.margin, val.right, pool.margin
     fits = StepFits.of(margin, right)
     grid = margin_grid(pool_margin)
     pool_at_knot = np.bincount(fits.at(pool_margin), minlength=len(fits.knots))

@@ -89,22 +89,11 @@ def draw_alpha_curve(
     ticks: dict[str, Any] = {"s": 9, "marker": "|", "color": GREY, "alpha": 0.6}
     axes.scatter(margins, right + jitter, label="V: right (1), wrong (0)", **ticks)
     near = default_neighbours(len(y))
-    axes.plot(
-        grid,
-        nearest_mean(margins, right, grid, near),
-        color=COLOURS[1],
-        linewidth=1,
-        linestyle="--",
-        label=f"mean of the {near} nearest",
-    )
-    axes.step(
-        grid,
-        noise.alpha_curve_.predict(grid),
-        where="post",
-        color=COLOURS[0],
-        linewidth=2.2,
-        label="α(x), isotonic",
-    )
+    dashed: dict[str, Any] = {"color": COLOURS[1], "linewidth": 1, "linestyle": "--"}
+    means = nearest_mean(margins, right, grid, near)
+    axes.plot(grid, means, label=f"mean of the {near} nearest", **dashed)
+    steps: dict[str, Any] = {"where": "post", "color": COLOURS[0], "linewidth": 2.2}
+    axes.step(grid, noise.alpha_curve_.predict(grid), label="α(x), isotonic", **steps)
     if not isinstance(noise.lower_bound, str):
         axes.axhline(noise.lower_bound, color=GREY, linestyle=":", label="lower bound")
     axes.set(
@@ -164,18 +153,11 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
     ranked = sorted(_in_overview(found), key=lambda x: _mean(x, "last"))
     if not ranked:
         return None
-    cells = [x.accuracy["last"] for x in ranked]
+    cells = [c for x in ranked if (c := x.accuracy["last"]) is not None]
     figure, (axes,) = new_figure(8.5, 1.6 + 0.32 * len(ranked))
-    axes.errorbar(
-        [c.mean for c in cells if c is not None],
-        range(len(ranked)),
-        xerr=[c.std or 0.0 for c in cells if c is not None],
-        color=COLOURS[0],
-        marker="o",
-        linestyle="none",
-        capsize=2,
-        label="here, last epoch",
-    )
+    points = line_look(0) | {"linestyle": "none", "capsize": 2, "label": "here, last epoch"}
+    means, stds = [c.mean for c in cells], [c.std or 0.0 for c in cells]
+    axes.errorbar(means, range(len(ranked)), xerr=stds, **points)
     printed = [(paper.mean, i) for i, x in enumerate(ranked) if (paper := x.paper_in(kind))]
     if printed:
         hollow = line_look(1) | {"markerfacecolor": "white", "linestyle": "none"}

@@ -18,6 +18,7 @@ from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
 from noisyteacher.bench.figures import new_figure, save_figure
+from noisyteacher.halfspace import theory
 from noisyteacher.halfspace.shapes import Ball, long_servedio
 from noisyteacher.halfspace.simulation import (
     Exponent,
@@ -28,16 +29,6 @@ from noisyteacher.halfspace.simulation import (
 )
 from noisyteacher.halfspace.stream import NoisyHalfspace, RandomNoise
 from noisyteacher.halfspace.study import Cell, Study, StudyRow, all_rules
-from noisyteacher.halfspace.theory import (
-    NORM_GROWTH,
-    PROVED,
-    SupportPoint,
-    check_consistency,
-    drift,
-    expected_slam_slope,
-    noisy_chance,
-    slam_loss,
-)
 
 SYMBOLS = {"margin": "1/γ", "epsilon": "1/ε", "gap": "1/(1−2η)"}
 
@@ -100,7 +91,7 @@ def exponents(study: Study, rows: Sequence[StudyRow]) -> list[ExponentRow]:
     fitted = []
     for shape in study.shapes:
         for variable, cells in study.sweeps(shape).items():
-            for learner, proved in PROVED.items():
+            for learner, proved in theory.PROVED.items():
                 chosen = sweep_rows(rows, cells, learner)
                 values = [float(row[variable]) for row in chosen]
                 best = fit_exponent(values, [reached(row, "best") for row in chosen])
@@ -180,8 +171,8 @@ def consistency_rows() -> list[StudyRow]:
     rows = []
     for classes, k, alpha in cases:
         for normalize in ("k-1", "none"):
-            point = SupportPoint(truth=0, alpha=alpha, shortlist=tuple(range(k)))
-            found = check_consistency([point], classes, normalize)
+            point = theory.SupportPoint(truth=0, alpha=alpha, shortlist=tuple(range(k)))
+            found = theory.check_consistency([point], classes, normalize)
             rows.append({
                 "kind": "consistency", "classes": classes, "k": k, "alpha": alpha,
                 "normalize": normalize, "truth_loss": float(found.truth_loss[0]),
@@ -208,13 +199,14 @@ def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0
 
     axis = np.linspace(-reach, reach, 41)
     s = _plane(axis) @ x.T
-    loss = slam_loss(s, noisy_chance(truth0, alpha), alpha).mean(1).reshape(41, 41).numpy()
+    losses = theory.slam_loss(s, theory.noisy_chance(truth0, alpha), alpha)
+    loss = losses.mean(1).reshape(41, 41).numpy()
     shades = left.contourf(axis, axis, loss, levels=12, cmap="cividis")
     left.contour(axis, axis, loss, levels=12, colors="white", linewidths=0.4)
     figure.colorbar(shades, ax=left, shrink=0.7, label="loss")
     left.set_title(f"Population SLaM loss, α = {alpha:g}")
 
-    _draw_field(figure, middle, x, reach, lambda s: -expected_slam_slope(s, truth0, alpha))
+    _draw_field(figure, middle, x, reach, lambda s: -theory.expected_slam_slope(s, truth0, alpha))
     middle.set_title("Downhill, −gradient")
     _draw_field(figure, right, x, reach, lambda s: (2 * alpha - 1) * (truth0 - torch.sigmoid(s)))
     right.set_title("Algorithm 3's expected step")
@@ -280,12 +272,12 @@ def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     _draw_band(left, steps, trace.correlation, "w·w*, median and quartiles")
     # The iterate after step t decides step t + 1; each kept one stands for those up to the next.
     summed = np.concatenate([[0.5], trace.errors.mean(1)])[:-1]
-    below = drift(cell.margin, cell.gap) * np.cumsum(np.diff(steps, prepend=0) * summed)
+    below = theory.drift(cell.margin, cell.gap) * np.cumsum(np.diff(steps, prepend=0) * summed)
     left.plot(steps, below, color="black", linestyle="--", label="claim 1: (gap·γ/2)·Σ error")
     left.set(title="Claim 1: w·w* grows while w errs", ylabel="w·w*")
     _draw_band(right, steps, trace.norm, "‖w‖, median and quartiles")
     right.plot(
-        steps, np.sqrt(NORM_GROWTH * steps), color="black", linestyle="--",
+        steps, np.sqrt(theory.NORM_GROWTH * steps), color="black", linestyle="--",
         label="claim 2: √((2/e + 1)·T)",
     )  # fmt: skip
     right.set(title="Claim 2: ‖w‖ stays below √T", ylabel="‖w‖")

@@ -7,13 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from noisyteacher.bench.gold_sizes import (
-    sizes_table,
-    sizes_title,
-    sizes_verdict,
-    summarize,
-    teacher_mean,
-)
+from noisyteacher.bench import gold_sizes
 from noisyteacher.bench.result_lines import HEADER, Line, cells
 from noisyteacher.report.openings import make_opening
 from noisyteacher.report.page_source import (
@@ -148,11 +142,11 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
 
 def _sizes(source: PageSource, draw: ModuleType | None) -> Section:
     """A demo's students with few and with many gold rows."""
-    header, rows = sizes_table(source.sizes)
-    texts = [sizes_verdict(source.sizes)]
-    table = Table(sizes_title(source.sizes), tuple(header), [tuple(row) for row in rows])
+    header, rows = gold_sizes.sizes_table(source.sizes)
+    texts = [gold_sizes.sizes_verdict(source.sizes)]
+    table = Table(gold_sizes.sizes_title(source.sizes), tuple(header), [tuple(row) for row in rows])
     if draw is not None:
-        points, teacher = summarize(source.sizes), teacher_mean(source.sizes)
+        points, teacher = gold_sizes.summarize(source.sizes), gold_sizes.teacher_mean(source.sizes)
         chart = draw.draw_gold_sizes(points, teacher, table)
         return Section("When a teacher pays off", texts=texts, charts=[chart])
     shown = _captioned(path for path in source.pictures if path.stem == "gold-rows")
