@@ -13,13 +13,13 @@ from noisyteacher.bench.gold_sizes import (
     BLEND,
     SHOWN,
     draw_gold_sizes,
-    mean_interval,
     sizes_table,
     sizes_title,
     sizes_verdict,
     split_digits,
     summarize,
 )
+from noisyteacher.bench.result_lines import TrialMean
 from noisyteacher.runs import Row
 
 
@@ -74,19 +74,19 @@ def test_the_parts_of_a_split_are_apart_and_the_teacher_saw_none_of_them() -> No
 
 def test_intervals_are_students() -> None:
     values = [88.0, 90.0, 93.0, 89.5]
-    found = mean_interval(values)
+    found = TrialMean.of(values)
     low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    assert (found.value, found.low, found.high) == pytest.approx((90.125, low, high))
+    assert (found.mean, found.low, found.high) == pytest.approx((90.125, low, high))
 
 
 def test_gains_are_paired_split_by_split() -> None:
     found = {(p.method, p.size): p for p in summarize(rows({20: level(60, 88, 89, 90)}))}
     gain = found[BLEND, 20].gain
-    assert (gain.value, gain.low, gain.high) == pytest.approx((30, 30, 30))
-    assert found[BLEND, 20].accuracy.value == pytest.approx(91)
+    assert (gain.mean, gain.low, gain.high) == pytest.approx((30, 30, 30))
+    assert found[BLEND, 20].accuracy.mean == pytest.approx(91)
     better = {"GoldOnly()": 60, "SelfTraining()": 70, "Vanilla()": 88, "SLaM()": 89, BLEND: 90}
     (blend,) = (p for p in summarize(rows({20: better})) if p.method == BLEND)
-    assert blend.gain.value == pytest.approx(20), "the best student without a teacher is the floor"
+    assert blend.gain.mean == pytest.approx(20), "the best student without a teacher is the floor"
 
 
 def test_the_verdict_names_where_the_teacher_pays_and_where_not() -> None:

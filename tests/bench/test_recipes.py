@@ -94,8 +94,8 @@ def test_a_logistic_regression_is_the_floor(data: Path, cache: Path, tmp_path: P
     again = run_recipe(recipe, tmp_path, data=data, cache=cache, device="cpu", quiet=True)
     assert again == first
     table = detail_table("imdb", lines([*floor, *(r for r in first if r not in floor)]))
-    shown = {line[0].text: line for line in table.rows}
-    assert "†" in shown["Vanilla(), gold ×5"][5].text
+    shown = {line[0]: line for line in table.rows}
+    assert "†" in shown["Vanilla(), gold ×5"][5]
 
 
 def test_an_encoder_may_teach_a_bag_of_words(data: Path, cache: Path, tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ class Interval:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, found: Estimate) -> Interval:
+        return cls(float(found.value), float(found.low), float(found.high))
+
     def __format__(self, spec: str) -> str:
         return f"{self.value:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
 
@@ -71,7 +75,7 @@ def interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval
 
 def share_interval(value: Number, rows: int) -> Interval:
     """Wilson's interval of a share, as in the verdict of a distillation."""
-    return Interval(**vars(Estimate.wilson(float(value), rows)))
+    return Interval.of(Estimate.wilson(float(value), rows))
 
 
 def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -115,13 +116,10 @@ def margin_grid(pool_margin: Float[np.ndarray, " p"]) -> Float[np.ndarray, " g"]
 
 
 def fit_alpha_curve(
-    margin: Float[np.ndarray, " n"],
-    right: Bool[np.ndarray, " n"],
-    pool_margin: Float[np.ndarray, " p"],
-    lower_bound: float,
-    bootstrap: Bootstrap,
+    val: ValReading, pool: RowSummary, lower_bound: float, bootstrap: Bootstrap
 ) -> tuple[AlphaCurve, dict[str, Interval]]:
     """The curve, and the intervals of PoolTrust's numbers by name."""
+    margin, right, pool_margin = val.margin, val.right, pool.margin
     fits = StepFits.of(margin, right)
     grid = margin_grid(pool_margin)
     pool_at_knot = np.bincount(fits.at(pool_margin), minlength=len(fits.knots))
@@ -157,7 +155,7 @@ def fit_alpha_curve(
         pool_share=pool_share.tolist(),
         val_groups=_grouped(margin, right),
         band_width=width,
-        rows_to_halve_band=_two_digits(wanted),
+        rows_to_halve_band=int(float(f"{wanted:.1e}")),  # two digits
         auc=margin_auc(margin, right),
     )
     return curve, numbers
@@ -240,10 +238,6 @@ def _grouped(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> 
     ]
 
 
-def _two_digits(number: float) -> int:
-    return int(float(f"{number:.1e}"))
-
-
 # -- classes ----------------------------------------------------------------------------------
 
 
@@ -290,34 +284,67 @@ class PerClass:
 
 
 @dataclass(frozen=True)
-class _Stratum:
-    """Rows with neighboring margins, by group."""
+class _Strata:
+    """Rows of V in strata of neighboring margins, by group."""
 
-    rows: Float[np.ndarray, " c"]
-    excess: Float[np.ndarray, " c"]  # right answers beyond the stratum's share of them
-    chance: float  # scale of the excess's covariance, were it drawn without regard to groups
+    rows: Float[np.ndarray, "s c"]
+    excess: Float[np.ndarray, " c"]  # right answers beyond each stratum's share of them
+    chance: Float[np.ndarray, " s"]  # scale of its covariance, were it drawn regardless of groups
+
+    @classmethod
+    def of(cls, val: ValReading, group: Int[np.ndarray, " n"], groups: int) -> _Strata:
+        strata = int(np.clip(len(val) // _ROWS_PER_STRATUM, 1, 50))
+        parts = np.array_split(np.argsort(val.margin, kind="stable"), strata)
+        rows = np.array([np.bincount(group[part], minlength=groups) for part in parts], float)
+        hits, n = np.array([val.right[part].sum() for part in parts]), rows.sum(axis=1)
+        excess = np.bincount(group, val.right, groups) - (hits / n) @ rows
+        return cls(rows, excess, hits * (n - hits) / (n**2 * np.maximum(1, n - 1)))
 
     @property
     def variance(self) -> Float[np.ndarray, " c"]:
-        return np.asarray(self.chance * self.rows * (self.rows.sum() - self.rows))
+        size = self.rows.sum(axis=1, keepdims=True)
+        return np.asarray(self.chance @ (self.rows * (size - self.rows)))
 
     @property
     def covariance(self) -> Float[np.ndarray, "c c"]:
-        both = self.rows.sum() * np.diag(self.rows) - np.outer(self.rows, self.rows)
-        return np.asarray(self.chance * both)
+        within = np.diag((self.chance * self.rows.sum(axis=1)) @ self.rows)
+        return np.asarray(within - (self.chance * self.rows.T) @ self.rows)
 
 
 def report_classes(val: ValReading, pool: RowSummary, names: Sequence[str]) -> PerClass:
     """Report each class; ``names`` are all L of them."""
-    gold = np.bincount(val.y, minlength=len(names))
-    predicted = np.bincount(val.predicted, minlength=len(names))
-    never = [n for n, g, p in zip(names, gold, predicted, strict=True) if g > 0 and p == 0]
+    count = partial(np.bincount, minlength=len(names))
+    gold, predicted, hits = count(val.y), count(val.predicted), count(val.y[val.right])
+    shares = [gold / len(val), predicted / len(val), count(pool.predicted) / len(pool)]
+    strata = _Strata.of(val, val.predicted, len(names))
+    broken, confused = _broken(strata, predicted), _most_confused(val, len(names))
+    grid = margin_grid(pool.margin)
+    reports = []
+    for c, name in enumerate(names):
+        said, true, right = int(predicted[c]), int(gold[c]), int(hits[c])
+        gold_share, predicted_share, pool_share = (float(share[c]) for share in shares)
+        reports.append(
+            ClassReport(
+                name=name,
+                gold_rows=true,
+                predicted_rows=said,
+                precision=right / said if said else None,
+                recall=right / true if true else None,
+                expected_precision=float((right - strata.excess[c]) / said) if said else None,
+                confused_with=names[confused[c]] if confused[c] >= 0 else None,
+                gold_share=gold_share,
+                predicted_share=predicted_share,
+                pool_share=pool_share,
+                broken=bool(broken[c]),
+                alpha=_own_curve(val, c, grid) if said >= MIN_CLASS_ROWS else None,
+            )
+        )
     return PerClass(
-        classes=_reports(val, pool, names, gold, predicted),
+        classes=reports,
         curves=compare_curves(val),
-        few_gold=[n for n, g in zip(names, gold, strict=True) if g < _FEW_GOLD_ROWS],
-        few_predicted=[n for n, p in zip(names, predicted, strict=True) if p < MIN_CLASS_ROWS],
-        never_predicted=never,
+        few_gold=[r.name for r in reports if r.gold_rows < _FEW_GOLD_ROWS],
+        few_predicted=[r.name for r in reports if r.predicted_rows < MIN_CLASS_ROWS],
+        never_predicted=[r.name for r in reports if r.gold_rows and not r.predicted_rows],
     )
 
 
@@ -327,76 +354,24 @@ def compare_curves(val: ValReading) -> ClassCurves:
     enough = predicted >= MIN_CLASS_ROWS
     group = np.where(enough, np.cumsum(enough) - 1, enough.sum())[val.predicted]
     groups = int(enough.sum()) + bool((predicted[~enough] > 0).any())
-    excess, covariance = np.zeros(groups), np.zeros((groups, groups))
-    for stratum in _strata(val, group, groups):
-        excess += stratum.excess
-        covariance += stratum.covariance
-    variance = np.diag(covariance)
+    strata = _Strata.of(val, group, groups)
+    excess, variance = strata.excess, strata.variance
     if groups < 2 or not variance.any():
         return ClassCurves(int(enough.sum()), None, 0.0)
-    statistic = float(excess @ np.linalg.pinv(covariance, rcond=1e-10, hermitian=True) @ excess)
+    inverse = np.linalg.pinv(strata.covariance, rcond=1e-10, hermitian=True)
     # Squared differences are too large by their variance, on average.
     squared = (excess**2 - variance) / np.bincount(group, minlength=groups)
     effect = float(np.sqrt(max(0.0, squared.sum() / len(val))))
-    return ClassCurves(int(enough.sum()), float(chi2.sf(statistic, groups - 1)), effect)
+    p_value = float(chi2.sf(float(excess @ inverse @ excess), groups - 1))
+    return ClassCurves(int(enough.sum()), p_value, effect)
 
 
-def _strata(val: ValReading, group: Int[np.ndarray, " n"], groups: int) -> Iterator[_Stratum]:
-    strata = np.clip(len(val) // _ROWS_PER_STRATUM, 1, 50)
-    for rows in np.array_split(np.argsort(val.margin, kind="stable"), strata):
-        n, hits = len(rows), int(val.right[rows].sum())
-        count = np.bincount(group[rows], minlength=groups).astype(np.float64)
-        excess = np.bincount(group[rows], val.right[rows], groups) - count * hits / n
-        yield _Stratum(count, excess, hits * (n - hits) / (n**2 * max(1, n - 1)))
-
-
-def _reports(
-    val: ValReading,
-    pool: RowSummary,
-    names: Sequence[str],
-    gold: Int[np.ndarray, " c"],
-    predicted: Int[np.ndarray, " c"],
-) -> list[ClassReport]:
-    hits = np.bincount(val.y[val.right], minlength=len(names))
-    excess, variance = np.zeros(len(names)), np.zeros(len(names))
-    for stratum in _strata(val, val.predicted, len(names)):
-        excess += stratum.excess
-        variance += stratum.variance
-    confused = _most_confused(val, len(names))
-    shares = [gold / len(val), predicted / len(val)]
-    shares.append(np.bincount(pool.predicted, minlength=len(names)) / len(pool))
-    reports, grid = [], margin_grid(pool.margin)
-    broken = _broken(excess, variance, predicted)
-    for c, name in enumerate(names):
-        said, true = int(predicted[c]), int(gold[c])
-        gold_share, predicted_share, pool_share = (float(share[c]) for share in shares)
-        reports.append(
-            ClassReport(
-                name=name,
-                gold_rows=true,
-                predicted_rows=said,
-                precision=float(hits[c] / said) if said else None,
-                recall=float(hits[c] / true) if true else None,
-                expected_precision=float((hits[c] - excess[c]) / said) if said else None,
-                confused_with=names[confused[c]] if confused[c] >= 0 else None,
-                gold_share=gold_share,
-                predicted_share=predicted_share,
-                pool_share=pool_share,
-                broken=bool(broken[c]),
-                alpha=_own_curve(val, c, grid) if said >= MIN_CLASS_ROWS else None,
-            )
-        )
-    return reports
-
-
-def _broken(
-    excess: Float[np.ndarray, " c"], variance: Float[np.ndarray, " c"], rows: Int[np.ndarray, " c"]
-) -> Bool[np.ndarray, " c"]:
+def _broken(strata: _Strata, rows: Int[np.ndarray, " c"]) -> Bool[np.ndarray, " c"]:
     """Far less right than the margins promise, and not by chance."""
     enough = rows >= _FEWEST_ROWS
     worst = norm.ppf(_BROKEN_P / max(1, int(enough.sum())))
-    far = excess < -_BROKEN_BY * rows
-    return np.asarray(enough & far & (excess < worst * np.sqrt(variance)))
+    far = strata.excess < -_BROKEN_BY * rows
+    return np.asarray(enough & far & (strata.excess < worst * np.sqrt(strata.variance)))
 
 
 def _most_confused(val: ValReading, classes: int) -> Int[np.ndarray, " c"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from noisyteacher.auditing.bootstrap import Interval
-from noisyteacher.auditing.drift import DriftTest
+from noisyteacher.auditing.drift import Drift, DriftTest
 from noisyteacher.auditing.measurements import Numbers
 from noisyteacher.core.errors import first_few
 
@@ -110,13 +110,10 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
             "teacher was trained on them, or they are easier than the pool; either way, alpha is "
             "too high.",
         )
-    yield from _about_drift(numbers)
+    yield from _about_drift(numbers, numbers.drift)
 
 
-def _about_drift(numbers: Numbers) -> Iterator[Finding]:
-    drift = numbers.drift
-    if drift is None:
-        return
+def _about_drift(numbers: Numbers, drift: Drift) -> Iterator[Finding]:
     tested = {"margins": drift.margin, "entropies": drift.entropy}
     apart = [name for name, found in tested.items() if _is_far(found)]
     if apart:

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from noisyteacher.auditing.bootstrap import Interval
-from noisyteacher.choose.decision import Estimate
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
 from noisyteacher.choose.linear_choice import choose_linear, default_methods, linear_candidates
@@ -152,18 +151,14 @@ def compare_with_gold(
         kind=_kind(given.val),
         rows=choice.rows,
         learned_from=int((truth >= 0).sum()),
-        gold_only=_interval(choice.gold_only),
-        student=_interval(choice.score) if taught else None,
-        gain=_interval(choice.gain) if taught else None,
+        gold_only=Interval.of(choice.gold_only),
+        student=Interval.of(choice.score) if taught else None,
+        gain=Interval.of(choice.gain) if taught else None,
         gold_weight=choice.gold_weight,
         verdict=verdict(choice, choice.said_of_pool, val.classes)
         if taught
         else gold_verdict(choice.gold_only, choice.teacher),
     )
-
-
-def _interval(found: Estimate) -> Interval:
-    return Interval(float(found.value), float(found.low), float(found.high))
 
 
 def _with_both(

@@ -77,9 +77,7 @@ def measure(case: Case) -> Numbers:
     pool_labels = case.val if case.pool is None else case.pool
     pool = summarize_rows(pool_labels)
     trust = _predict(noise, pool_labels)
-    curve, intervals = fit_alpha_curve(
-        val.margin, val.right, pool.margin, lowest_alpha(noise.lower_bound), bootstrap
-    )
+    curve, intervals = fit_alpha_curve(val, pool, lowest_alpha(noise.lower_bound), bootstrap)
     return Numbers(
         teacher=case.val.teacher,
         num_classes=val.num_classes,

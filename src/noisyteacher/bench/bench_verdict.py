@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from noisyteacher.bench.result_lines import Line, lead
+from noisyteacher.bench.result_lines import Line, TrialMean, lead
 
 
 def best_lines(found: Sequence[Line]) -> tuple[Line | None, Line | None]:
@@ -19,51 +19,42 @@ def best_lines(found: Sequence[Line]) -> tuple[Line | None, Line | None]:
 def bench_verdict(found: Sequence[Line]) -> str:
     """One sentence, over all numbers of gold labels; empty where there is nothing to compare."""
     sizes = sorted({line.labeled for line in found})
-    pairs = [best_lines([line for line in found if line.labeled == size]) for size in sizes]
-    gaps = [_Gap(floor, best) for floor, best in pairs if floor is not None and best is not None]
-    if not gaps:
+    of_sizes = [best_lines([line for line in found if line.labeled == size]) for size in sizes]
+    pairs = [(floor, best) for floor, best in of_sizes if floor is not None and best is not None]
+    if not pairs:
         return ""
-    if len(gaps) == 1:
-        return gaps[0].verdict()
-    told = ", ".join(f"{gap.points()} with {gap.best.labeled:,} gold labels" for gap in gaps)
+    if len(pairs) == 1:
+        return _verdict(*pairs[0])
+    told = ", ".join(
+        f"{_points(_gap(floor, best))} with {best.labeled:,} gold labels" for floor, best in pairs
+    )
     return f"The best use of the teacher's labels, compared with gold labels alone: {told}."
 
 
-@dataclass(frozen=True)
-class _Gap:
-    """How far the best taught student is ahead of gold labels alone."""
+def _gap(floor: Line, best: Line) -> TrialMean:
+    """How far the best is ahead, with the spread of the difference within trials."""
+    paired = lead(best, floor) or TrialMean(0.0, None)
+    return replace(paired, mean=_last(best) - _last(floor))
 
-    floor: Line
-    best: Line
 
-    @property
-    def difference(self) -> float:
-        return _last(self.best) - _last(self.floor)
+def _points(gap: TrialMean) -> str:
+    spread = "one trial" if gap.half_width is None else f"{gap.low:.2f} to {gap.high:.2f}"
+    return f"{gap.mean:+.2f} points ({spread})"
 
-    @property
-    def half(self) -> float | None:
-        """Half the 95% interval of the difference, trial by trial."""
-        gap = lead(self.best, self.floor)
-        return None if gap is None else gap.half_width
 
-    def points(self) -> str:
-        if self.half is None:
-            return f"{self.difference:+.2f} points (one trial)"
-        low, high = self.difference - self.half, self.difference + self.half
-        return f"{self.difference:+.2f} points ({low:.2f} to {high:.2f})"
-
-    def verdict(self) -> str:
-        told = (
-            f"{self.best.name} reaches {_last(self.best):.2f}% and gold labels alone "
-            f"{_last(self.floor):.2f}%, {self.points()}."
-        )
-        if self.half is None:
-            return f"One trial is only an indication: {told}"
-        if self.difference - self.half > 0:
-            return f"The teacher's labels were worth it: {told}"
-        if self.difference + self.half < 0:
-            return f"Gold labels alone do better: {told}"
-        return f"The teacher's labels made no measurable difference: {told}"
+def _verdict(floor: Line, best: Line) -> str:
+    gap = _gap(floor, best)
+    told = (
+        f"{best.name} reaches {_last(best):.2f}% and gold labels alone {_last(floor):.2f}%, "
+        f"{_points(gap)}."
+    )
+    if gap.half_width is None:
+        return f"One trial is only an indication: {told}"
+    if gap.low > 0:
+        return f"The teacher's labels were worth it: {told}"
+    if gap.high < 0:
+        return f"Gold labels alone do better: {told}"
+    return f"The teacher's labels made no measurable difference: {told}"
 
 
 def _last(line: Line) -> float:

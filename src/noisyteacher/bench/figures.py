@@ -65,9 +65,15 @@ def save_figure(
     return written
 
 
-def bare_axes(axes: Axes) -> None:
-    """No frame where there is nothing to read off."""
-    axes.spines[["top", "right"]].set_visible(False)
+def new_figure(
+    width: float, height: float, panels: int = 1, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with a row of panels, which have no frame where there is nothing to read off."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    row = list(figure.subplots(1, panels, squeeze=False, **shared)[0])
+    for axes in row:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, row
 
 
 def draw_alpha_curve(
@@ -76,30 +82,18 @@ def draw_alpha_curve(
     """α against the teacher's margin: isotonic and k nearest neighbours, over V's answers."""
     margins = np.asarray(confidence(labels, 1, noise.metric))
     right = np.asarray(labels.hard == y)
-    figure = Figure(figsize=(6, 4.4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(6, 4.4)
     grid = np.linspace(margins.min(), margins.max(), 400)
     # One tick per example, at 1 where the teacher is right; jittered so that they show.
     jitter = np.random.default_rng(0).uniform(-0.03, 0.03, len(margins))
     ticks: dict[str, Any] = {"s": 9, "marker": "|", "color": GREY, "alpha": 0.6}
     axes.scatter(margins, right + jitter, label="V: right (1), wrong (0)", **ticks)
     near = default_neighbours(len(y))
-    axes.plot(
-        grid,
-        nearest_mean(margins, right, grid, near),
-        color=COLOURS[1],
-        linewidth=1,
-        linestyle="--",
-        label=f"mean of the {near} nearest",
-    )
-    axes.step(
-        grid,
-        noise.alpha_curve_.predict(grid),
-        where="post",
-        color=COLOURS[0],
-        linewidth=2.2,
-        label="α(x), isotonic",
-    )
+    dashed: dict[str, Any] = {"color": COLOURS[1], "linewidth": 1, "linestyle": "--"}
+    means = nearest_mean(margins, right, grid, near)
+    axes.plot(grid, means, label=f"mean of the {near} nearest", **dashed)
+    steps: dict[str, Any] = {"where": "post", "color": COLOURS[0], "linewidth": 2.2}
+    axes.step(grid, noise.alpha_curve_.predict(grid), label="α(x), isotonic", **steps)
     if not isinstance(noise.lower_bound, str):
         axes.axhline(noise.lower_bound, color=GREY, linestyle=":", label="lower bound")
     axes.set(
@@ -109,7 +103,6 @@ def draw_alpha_curve(
         title=f"How far to trust the teacher ({len(y)} validation examples)",
     )
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    bare_axes(axes)
     save_figure(figure, stem)
 
 
@@ -132,15 +125,14 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
     kept = [x for group in groups.values() for x in group]
     if not any(x.distillation == kind for x in kept):
         return None
-    figure = Figure(figsize=(7.5, 4.6 + 0.2 * len(groups)), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(7.5, 4.6 + 0.2 * len(groups))
     sizes = sorted({x.labeled for x in kept})
     hollow: str | None = "hollow: the paper's best test epoch"
     for i, (name, group) in enumerate(groups.items()):
-        _draw_line(axes, group, sizes, _look(i), name)
+        _draw_line(axes, group, sizes, line_look(i), name)
         printed = [(x.labeled, paper.mean) for x in group if (paper := x.paper_in(kind))]
         if printed:
-            look = _look(i) | {"markerfacecolor": "white", "linestyle": "none"}
+            look = line_look(i) | {"markerfacecolor": "white", "linestyle": "none"}
             axes.plot(*zip(*printed, strict=True), **look, label=hollow)
             hollow = None
     teachers = {size: teacher_accuracies([x for x in kept if x.labeled == size]) for size in sizes}
@@ -161,22 +153,14 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
     ranked = sorted(_in_overview(found), key=lambda x: _mean(x, "last"))
     if not ranked:
         return None
-    cells = [x.accuracy["last"] for x in ranked]
-    figure = Figure(figsize=(8.5, 1.6 + 0.32 * len(ranked)), layout="constrained")
-    axes = figure.subplots()
-    axes.errorbar(
-        [c.mean for c in cells if c is not None],
-        range(len(ranked)),
-        xerr=[c.std or 0.0 for c in cells if c is not None],
-        color=COLOURS[0],
-        marker="o",
-        linestyle="none",
-        capsize=2,
-        label="here, last epoch",
-    )
+    cells = [c for x in ranked if (c := x.accuracy["last"]) is not None]
+    figure, (axes,) = new_figure(8.5, 1.6 + 0.32 * len(ranked))
+    points = line_look(0) | {"linestyle": "none", "capsize": 2, "label": "here, last epoch"}
+    means, stds = [c.mean for c in cells], [c.std or 0.0 for c in cells]
+    axes.errorbar(means, range(len(ranked)), xerr=stds, **points)
     printed = [(paper.mean, i) for i, x in enumerate(ranked) if (paper := x.paper_in(kind))]
     if printed:
-        hollow = _look(1) | {"markerfacecolor": "white", "linestyle": "none"}
+        hollow = line_look(1) | {"markerfacecolor": "white", "linestyle": "none"}
         axes.plot(*zip(*printed, strict=True), **hollow, label="the paper, best test epoch")
     for i, accuracy in enumerate(teacher_accuracies(ranked)):
         label = "_" if i else "the teacher"
@@ -188,7 +172,6 @@ def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure 
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside lower right", ncols=3, frameon=False, fontsize=8)
-    bare_axes(axes)
     return figure
 
 
@@ -212,11 +195,10 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         for method in methods
     }
     shown = {name: methods for name, methods in pairs.items() if any(ran[m] for m in methods)}
-    figure = Figure(figsize=(1 + 3 * len(shown), 3.6), layout="constrained")
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    figure, panels = new_figure(1 + 3 * len(shown), 3.6, len(shown), sharey=True)
     for axes, (name, methods) in zip(panels, shown.items(), strict=True):
         for i, method in enumerate(methods):
-            _draw_line(axes, ran[method], sizes, _look(1 - i), "with SLaM" if i else "alone")
+            _draw_line(axes, ran[method], sizes, line_look(1 - i), "with SLaM" if i else "alone")
         _finish(axes, name, sizes)
         axes.legend(frameon=False, fontsize=8)
     for axes in panels[1:]:
@@ -235,8 +217,7 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     place = {
         (s, b): i * (len(betas) + 1) + j for i, s in enumerate(sizes) for j, b in enumerate(betas)
     }
-    figure = Figure(figsize=(max(6.0, 0.45 * len(place) + 2), 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(max(6.0, 0.45 * len(place) + 2), 4)
     arms = ((Vanilla(), "fidelity"), (SLaM(), "fidelity + SLaM"))
     for i, (inner, label) in enumerate(arms):
         for size in sizes:
@@ -245,8 +226,8 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
             at = [place[size, _field(x, "beta")] for x in group]
             name = label if size == sizes[0] else None
             cells = [x.accuracy["last"] for x in group]
-            _draw_cells(axes, at, cells, _look(1 - i), name)
-    _draw_flat_slam(axes, found, sizes, betas, place)
+            _draw_cells(axes, at, cells, line_look(1 - i), name)
+    _draw_flat_slam(axes, found, place)
     axes.set(ylabel=_ACCURACY, title=title)
     axes.set_xticks(list(place.values()), [f"{b:g}" for _, b in place], rotation=90, fontsize=8)
     for size in sizes:
@@ -256,22 +237,16 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     axes.set_xlabel("β, for each size of A")
     axes.margins(y=0.15)
     axes.legend(frameon=False, fontsize=8)
-    bare_axes(axes)
     return figure
 
 
-def _draw_flat_slam(
-    axes: Axes,
-    found: Sequence[Line],
-    sizes: Sequence[int],
-    betas: Sequence[float],
-    place: dict[tuple[int, float], int],
-) -> None:
+def _draw_flat_slam(axes: Axes, found: Sequence[Line], place: dict[tuple[int, float], int]) -> None:
     label: str | None = "SLaM alone"
     for line in found:
         value = line.accuracy["last"]
-        if named_method(line.method) == SLaM() and line.labeled in sizes and value is not None:
-            ends = [place[line.labeled, betas[0]] - 0.4, place[line.labeled, betas[-1]] + 0.4]
+        beside = [at for (size, _), at in place.items() if size == line.labeled]
+        if named_method(line.method) == SLaM() and beside and value is not None:
+            ends = [min(beside) - 0.4, max(beside) + 0.4]
             axes.plot(ends, [value.mean] * 2, color=COLOURS[2], linewidth=2.5, label=label)
             label = None
 
@@ -282,8 +257,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
     if not tempered:
         return None
     sizes = sorted({x.labeled for x in tempered})
-    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(6.5, 4.2)
     for i, (inner, label) in enumerate(((Vanilla(), "vanilla"), (SLaM(), "SLaM"))):
         mine = [x for x in tempered if _inner(x) == inner and x.accuracy["best_test"] is not None]
         best = [
@@ -293,7 +267,7 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
         if best:
             tried = max(sum(x.labeled == line.labeled for x in mine) for line in best)
             name = f"{label}, best of {tried} pairs of temperatures"
-            _draw_line(axes, best, sizes, _look(1 - i), name, accuracy="best_test")
+            _draw_line(axes, best, sizes, line_look(1 - i), name, accuracy="best_test")
         for line in best:
             pair = f"$t_A$={_field(line, 't_a'):g}, $t_B$={_field(line, 't_b'):g}"
             at = (line.labeled, _mean(line, "best_test"))
@@ -307,14 +281,13 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
 
 def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     """SLaM's lead over vanilla distillation against the teacher's accuracy."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_figure(6, 4)
     for i, hard in enumerate((False, True)):
         points = _gains(found, Vanilla(hard=hard), SLaM(hard=hard))
         if len(points) > 1 and points[-1][0] - points[0][0] >= _TEACHERS_DIFFER:
             teacher, leads = zip(*points, strict=True)
             label = "hard labels" if hard else "soft labels"
-            _draw_cells(axes, teacher, leads, _look(i), label)
+            _draw_cells(axes, teacher, leads, line_look(i), label)
             for at, gain in points:
                 _annotate(axes, f"({gain.n})", (at, gain.mean), (6, 6))
     if not axes.lines:
@@ -326,7 +299,6 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
         title=title,
     )
     axes.legend(frameon=False)
-    bare_axes(axes)
     return figure
 
 
@@ -350,7 +322,7 @@ def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[f
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _look(i: int) -> dict[str, Any]:
+def line_look(i: int) -> dict[str, Any]:
     """Colour, marker and dashes of line number i."""
     return {
         "color": COLOURS[i % len(COLOURS)],
@@ -423,4 +395,3 @@ def _finish(axes: Axes, title: str, sizes: Sequence[int]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(list(sizes)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(axis="x", labelrotation=45 if len(sizes) > 3 else 0)
-    bare_axes(axes)

@@ -20,14 +20,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-from noisyteacher.bench.figures import COLOURS, DASHES, GREY, MARKERS, bare_axes, save_figure
-from noisyteacher.bench.result_lines import trial_mean
-from noisyteacher.choose.decision import Estimate, Evidence
+from noisyteacher.bench.figures import GREY, line_look, new_figure, save_figure
+from noisyteacher.bench.result_lines import TrialMean
+from noisyteacher.choose.decision import Evidence
 from noisyteacher.choose.evidence import (
     DecisionRows,
     LinearCandidate,
@@ -104,7 +103,28 @@ def run_split(seed: int, trial: int) -> list[Row]:
             began = time.monotonic()
             found = _accuracies(parts, size, trial)
             seconds = (time.monotonic() - began) / len(found)
-            rows += [_row(parts, seed, trial, size, name, found[name], seconds) for name in SHOWN]
+            rows += [
+                Row(
+                    recipe="gold rows",
+                    dataset="digits",
+                    distillation=None if method in ALONE else "soft",
+                    labeled=size,
+                    method=method,
+                    gold_repeat=1,
+                    generation=1,
+                    trial=trial,
+                    epochs=0,
+                    accuracy={"last": round(accuracy, 3), "selected": None, "best_test": None},
+                    macro_f1=None,
+                    teacher_accuracy=round(parts.teacher_accuracy, 3),
+                    curve=[],
+                    seconds=round(seconds, 3),
+                    images_per_second=0.0,
+                    seeds={"recipe": seed, "trial": trial, "student": 0},
+                    hardware=hardware("cpu"),
+                )
+                for method, accuracy in found.items()
+            ]
     return rows
 
 
@@ -133,36 +153,6 @@ def _accuracies(parts: DigitsSplit, size: int, trial: int) -> dict[str, float]:
     return {name: 100 * float(np.mean(named[name].argmax(1) == truth)) for name in SHOWN}
 
 
-def _row(
-    parts: DigitsSplit,
-    seed: int,
-    trial: int,
-    size: int,
-    method: str,
-    accuracy: float,
-    seconds: float,
-) -> Row:
-    return Row(
-        recipe="gold rows",
-        dataset="digits",
-        distillation=None if method in ALONE else "soft",
-        labeled=size,
-        method=method,
-        gold_repeat=1,
-        generation=1,
-        trial=trial,
-        epochs=0,
-        accuracy={"last": round(accuracy, 3), "selected": None, "best_test": None},
-        macro_f1=None,
-        teacher_accuracy=round(parts.teacher_accuracy, 3),
-        curve=[],
-        seconds=round(seconds, 3),
-        images_per_second=0.0,
-        seeds={"recipe": seed, "trial": trial, "student": 0},
-        hardware=hardware("cpu"),
-    )
-
-
 def run_sizes(
     folder: RunFolder,
     seed: int = 0,
@@ -179,10 +169,11 @@ def run_sizes(
         if workers > 1:
             processes = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
             run_all = stack.enter_context(processes).map
-        for trial, rows in zip(missing, run_all(partial(run_split, seed), missing), strict=True):
+        found = run_all(partial(run_split, seed), missing)
+        for done, rows in enumerate(found, splits - len(missing) + 1):
             for row in rows:
                 folder.append(row)
-            progress(splits - len(missing) + missing.index(trial) + 1, splits)
+            progress(done, splits)
     return [row for row in folder.rows() if row.trial < splits]
 
 
@@ -195,16 +186,8 @@ class SizePoint:
 
     method: str
     size: int
-    accuracy: Estimate
-    gain: Estimate  # over the best student without a teacher, split by split
-
-
-def mean_interval(values: Sequence[float]) -> Estimate:
-    """The mean of splits with Student's 95% interval; a single split has an endless one."""
-    found = trial_mean(values)
-    assert found is not None
-    half = np.inf if found.half_width is None else found.half_width
-    return Estimate(found.mean, found.mean - half, found.mean + half)
+    accuracy: TrialMean
+    gain: TrialMean  # over the best student without a teacher, split by split
 
 
 def summarize(rows: Sequence[Row]) -> list[SizePoint]:
@@ -218,16 +201,15 @@ def summarize(rows: Sequence[Row]) -> list[SizePoint]:
         for size in sorted({size for _, size in found}):
             mine = found[method, size]
             floor = max((found[m, size] for m in ALONE), key=lambda one: sum(one.values()))
-            gains = [mine[trial] - floor[trial] for trial in mine]
-            accuracy = mean_interval(list(mine.values()))
-            points.append(SizePoint(method, size, accuracy, mean_interval(gains)))
+            gain = TrialMean.of([mine[trial] - floor[trial] for trial in mine])
+            points.append(SizePoint(method, size, TrialMean.of(list(mine.values())), gain))
     return points
 
 
-def teacher_estimate(rows: Sequence[Row]) -> Estimate:
+def teacher_mean(rows: Sequence[Row]) -> TrialMean:
     """The teachers' accuracy on the test rows, one teacher per split."""
     each = {row.trial: row.teacher_accuracy for row in rows}
-    return mean_interval([value for value in each.values() if value is not None])
+    return TrialMean.of([value for value in each.values() if value is not None])
 
 
 def sizes_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -243,12 +225,12 @@ def sizes_title(rows: Sequence[Row]) -> str:
     splits = len({row.trial for row in rows})
     spread = "mean ± 95% interval over" if splits > 1 else "of"
     told = f"Test accuracy in percent, {spread} {splits} random split{'s' * (splits > 1)}"
-    return f"{told}; the teacher reaches {_told(teacher_estimate(rows))}"
+    return f"{told}; the teacher reaches {_told(teacher_mean(rows))}"
 
 
-def _told(found: Estimate) -> str:
-    half = found.high - found.value
-    return f"{found.value:.1f} ± {half:.1f}" if np.isfinite(half) else f"{found.value:.1f}"
+def _told(found: TrialMean) -> str:
+    half = "" if found.half_width is None else f" ± {found.half_width:.1f}"
+    return f"{found.mean:.1f}{half}"
 
 
 def sizes_verdict(rows: Sequence[Row]) -> str:
@@ -262,9 +244,9 @@ def sizes_verdict(rows: Sequence[Row]) -> str:
     if ahead:
         told.append(
             f"The teacher's labels pay off with {_sizes(ahead)} gold rows: distill's blend is "
-            f"ahead of the best student without a teacher by {ahead[0].gain.value:.1f} points at "
+            f"ahead of the best student without a teacher by {ahead[0].gain.mean:.1f} points at "
             f"{ahead[0].size} rows"
-            + (f" and by {ahead[-1].gain.value:.1f} at {ahead[-1].size}" if ahead[1:] else "")
+            + (f" and by {ahead[-1].gain.mean:.1f} at {ahead[-1].size}" if ahead[1:] else "")
             + "."
         )
     if rest:
@@ -288,25 +270,16 @@ def _sizes(points: Sequence[SizePoint]) -> str:
 
 def draw_gold_sizes(rows: Sequence[Row], stem: str | Path) -> list[Path]:
     """The chart of README and page, as ``stem.svg`` and ``stem.png``."""
-    points, teacher = summarize(rows), teacher_estimate(rows)
-    splits = len({row.trial for row in rows})
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    axes = figure.subplots()
-    axes.axhline(teacher.value, color=GREY, linestyle=":", linewidth=1.8, label="the teacher")
+    points, teacher = summarize(rows), teacher_mean(rows)
+    figure, (axes,) = new_figure(7.5, 4.6)
+    axes.axhline(teacher.mean, color=GREY, linestyle=":", linewidth=1.8, label="the teacher")
     for i, (method, name) in enumerate(SHOWN.items()):
-        mine = [p for p in points if p.method == method]
-        means = [p.accuracy.value for p in mine]
-        halves = [p.accuracy.high - p.accuracy.value for p in mine]
-        axes.errorbar(
-            [p.size for p in mine],
-            means,
-            yerr=halves if splits > 1 else None,
-            capsize=3,
-            color=COLOURS[i],
-            marker=MARKERS[i],
-            linestyle=DASHES[i],
-            label=name,
-        )
+        mine = [
+            (p.size, p.accuracy.mean, p.accuracy.half_width) for p in points if p.method == method
+        ]
+        sizes, means, halves = zip(*mine, strict=True)
+        bars = None if None in halves else halves
+        axes.errorbar(sizes, means, yerr=bars, capsize=3, label=name, **line_look(i))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(list(SIZES)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -317,6 +290,5 @@ def draw_gold_sizes(rows: Sequence[Row], stem: str | Path) -> list[Path]:
     )
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
-    bare_axes(axes)
     axes.legend(frameon=False, loc="lower right", fontsize=9)
     return save_figure(figure, stem)

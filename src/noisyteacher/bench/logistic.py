@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, log_loss
 
 from noisyteacher.bench.bench_run import BenchRun
 from noisyteacher.bench.plan import PlannedStudent
@@ -41,7 +41,7 @@ def fit_floor(
 ) -> Floor:
     """Fit with each strength, and judge on S."""
     models = [LogisticRegression(C=c, max_iter=2000).fit(x, y) for c in STRENGTHS]
-    scores = [100 * float(np.mean(m.predict(selection_x) == selection_y)) for m in models]
+    scores = [100 * float(model.score(selection_x, selection_y)) for model in models]
     return Floor(tuple(models), tuple(scores))
 
 
@@ -63,20 +63,21 @@ def _logistic_row(run: BenchRun, rival: PlannedStudent) -> Row:
     x, test_x = _feature_matrices(run.data)
     y, known = run.dataset.y, np.concatenate([parts.gold, parts.val])
     floor = fit_floor(x[known], y[known], x[parts.selection], y[parts.selection])
-    said = [model.predict(test_x) for model in floor.models]
-    curve = []
-    for i, model in enumerate(floor.models):
-        tested = 100 * float(np.mean(said[i] == test_y))
-        loss = _mean_loss(model, x[known], y[known])
-        curve.append(
-            {"epoch": i + 1, "loss": loss, "selection": floor.selection[i], "test": tested}
-        )
+    curve = [
+        {
+            "epoch": i + 1,
+            "loss": float(log_loss(y[known], m.predict_proba(x[known]), labels=m.classes_)),
+            "selection": floor.selection[i],
+            "test": 100 * float(m.score(test_x, test_y)),
+        }
+        for i, m in enumerate(floor.models)
+    ]
+    said = floor.models[floor.best].predict(test_x)
     seconds, best = time.monotonic() - began, curve[floor.best]["test"]
-    start = rival.row_start | {"method": LOGISTIC}
     return Row(
-        **start,
+        **rival.row_start | {"method": LOGISTIC},
         accuracy={"last": best, "selected": best, "best_test": max(p["test"] for p in curve)},
-        macro_f1=100 * float(f1_score(test_y, said[floor.best], average="macro", zero_division=0)),
+        macro_f1=100 * float(f1_score(test_y, said, average="macro", zero_division=0)),
         teacher_accuracy=None,
         curve=curve,
         seconds=round(seconds, 3),
@@ -84,11 +85,6 @@ def _logistic_row(run: BenchRun, rival: PlannedStudent) -> Row:
         seeds={"recipe": run.recipe.seed, "trial": rival.trial, "student": rival.seed},
         hardware=hardware("cpu"),
     )
-
-
-def _mean_loss(model: LogisticRegression, x: FeatureMatrix, y: np.ndarray) -> float:
-    place = np.searchsorted(model.classes_, y)
-    return -float(np.mean(model.predict_log_proba(x)[np.arange(len(y)), place]))
 
 
 def _feature_matrices(data: TrainData) -> tuple[csr_matrix, csr_matrix]:

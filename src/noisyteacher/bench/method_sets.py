@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 
 from noisyteacher.core.errors import InputError
@@ -33,20 +35,22 @@ from noisyteacher.methods import (
     import_method,
 )
 
+
+def on_hard_labels(methods: Iterable[Method]) -> tuple[Method, ...]:
+    """The same methods on hard labels; those with one form only stay as they are."""
+    return tuple(
+        replace(method, hard=True) if hasattr(method, "hard") else method  # type: ignore[call-arg]
+        for method in methods
+    )
+
+
 BETAS = Fidelity.grid["beta"]
 TEMPERATURES = Temperature.grid["t_a"]
 
 # What every table is to show besides: gold alone, and the pool without its teacher.
 FLOOR: tuple[Method, ...] = (GoldOnly(), Consistency(None))
 PAPER_SOFT: tuple[Method, ...] = (Vanilla(), TaylorCE(), UPS(), VID(), Weighted(), SLaM())
-PAPER_HARD: tuple[Method, ...] = (
-    Vanilla(hard=True),
-    TaylorCE(hard=True),
-    UPS(),
-    VID(hard=True),
-    Weighted(hard=True),
-    SLaM(hard=True),
-)
+PAPER_HARD = on_hard_labels(PAPER_SOFT)
 FIDELITY: tuple[Method, ...] = (
     SLaM(),
     *(Fidelity(beta) for beta in BETAS),

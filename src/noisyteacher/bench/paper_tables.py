@@ -20,7 +20,6 @@ from noisyteacher.bench.result_lines import (
     has_paper_models,
     lead,
     paper_figures,
-    paper_methods,
     paper_name,
     teacher_accuracies,
 )
@@ -42,12 +41,10 @@ _KINDS = {"soft": "soft labels", "hard": "hard labels", None: "no teacher"}
 # -- layout ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Text:
-    """One cell."""
+class Bold(str):
+    """A cell that stands out."""
 
-    text: str = ""
-    bold: bool = False
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,13 @@ class PaperTable:
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Text, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
     def without_blank(self, name: str) -> PaperTable:
         """Without the columns of this name, where nothing stands in any of them."""
         places = [i for i, head in enumerate(self.header) if head == name]
-        if any(row[i].text for row in self.rows for i in places):
+        if any(row[i] for row in self.rows for i in places):
             return self
         kept = [i for i in range(len(self.header)) if i not in places]
         header = tuple(self.header[i] for i in kept)
@@ -98,14 +95,14 @@ class PaperTable:
         )
 
 
-def _markdown(cell: Text) -> str:
-    plain = cell.text.replace("|", "\\|")
-    return f"**{plain}**" if cell.bold else plain
+def _markdown(cell: str) -> str:
+    plain = cell.replace("|", "\\|")
+    return f"**{plain}**" if isinstance(cell, Bold) else plain
 
 
-def _latex(cell: Text) -> str:
-    plain = escape_latex(cell.text)
-    return rf"\textbf{{{plain}}}" if cell.bold else plain
+def _latex(cell: str) -> str:
+    plain = escape_latex(cell)
+    return rf"\textbf{{{plain}}}" if isinstance(cell, Bold) else plain
 
 
 _LATEX = {
@@ -144,87 +141,70 @@ class _Series:
     """One row of such a table: a method over the sizes of A."""
 
     name: str
-    passes: str
-    epochs: str
-    measured: dict[int, Line]
+    measured: dict[int, str]
     paper: dict[int, TrialMean]
+    passes: str = ""
+    epochs: str = ""
 
 
 def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: str) -> PaperTable:
     """Methods × sizes of A, one of the three accuracies, each beside the paper's figure."""
-    dataset = found[0].dataset
     sizes = sorted({line.labeled for line in found})
-    printed = kind if has_paper_models(recipe, dataset) else None
-    series = [*_measured_series(found, kind), *_unmeasured_series(dataset, printed, sizes, found)]
-    best = {size: _best([s.measured.get(size) for s in series], accuracy) for size in sizes}
-    rows = [_teacher_row(dataset, printed, sizes, found)]
+    series = _measured_series(found, kind, accuracy)
+    quoted = {}
+    if kind is not None and has_paper_models(recipe, found[0].dataset):
+        quoted = _paper_series(found[0].dataset, kind, sizes)
+    quotes = any(one.paper for one in series)
+    teachers = {n: _joined(teacher_accuracies(x for x in found if x.labeled == n)) for n in sizes}
+    series.insert(0, _Series("the teacher", teachers, quoted.pop(PAPER_TEACHER, {})))
+    have = {paper_name(named_method(line.method)) for line in found if kind in line.kinds}
+    unmeasured = {name: paper for name, paper in quoted.items() if name not in have}
+    series += [_Series(f"{name} (not run)", {}, paper) for name, paper in unmeasured.items()]
+    rows = []
     for one in series:
-        row = [Text(one.name), Text(one.passes), Text(one.epochs)]
+        row = [one.name, one.passes, one.epochs]
         for size in sizes:
-            line = one.measured.get(size)
-            text = _measured_text(line, accuracy, found)
-            row += [Text(text, bold=line is not None and line is best[size])]
-            row += [Text(blank_or(one.paper.get(size)))]
+            row += [one.measured.get(size, ""), blank_or(one.paper.get(size))]
         rows.append(tuple(row))
     header = ["method", "passes", "epochs"]
     header += [part for size in sizes for part in (f"{size} labels", "paper")]
     notes = ["Test accuracy in percent, mean ± standard deviation (n trials)."]
-    quoted = any(one.paper for one in series)
-    notes += ["The paper prints the best test epoch."] if quoted else []
-    notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
+    notes += ["The paper prints the best test epoch."] if quotes or unmeasured else []
+    notes += [_BELOW_NOTE] if any(_BELOW in cell for row in rows for cell in row) else []
     title = f"{recipe}, {_KINDS[kind]}: {ACCURACIES[accuracy]}"
     return PaperTable(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
 
 
-def _measured_series(found: Sequence[Line], kind: str | None) -> list[_Series]:
-    groups: dict[tuple[str, str], list[Line]] = {}
+def _measured_series(found: Sequence[Line], kind: str | None, accuracy: str) -> list[_Series]:
+    groups: dict[tuple[str, str], dict[int, Line]] = {}
     for line in found:
-        groups.setdefault((line.name, line.length), []).append(line)
-    return [
-        _Series(
-            name,
-            blank_or(group[0].passes),
-            group[0].length,
-            {line.labeled: line for line in group},
-            {x.labeled: printed for x in group if (printed := x.paper_in(kind))},
-        )
-        for (name, _), group in groups.items()
-    ]
+        groups.setdefault((line.name, line.length), {})[line.labeled] = line
+    shown = [line for group in groups.values() for line in group.values()]
+    sizes = {line.labeled for line in shown}
+    best = {size: _best([x for x in shown if x.labeled == size], accuracy) for size in sizes}
+    series = []
+    for (name, length), group in groups.items():
+        texts = {}
+        for size, line in group.items():
+            text = _measured_text(line, accuracy, found)
+            texts[size] = Bold(text) if line is best[size] else text
+        paper = {size: printed for size, x in group.items() if (printed := x.paper_in(kind))}
+        passes = blank_or(next(iter(group.values())).passes)
+        series.append(_Series(name, texts, paper, passes, length))
+    return series
 
 
-def _unmeasured_series(
-    dataset: str, kind: str | None, sizes: Sequence[int], found: Sequence[Line]
-) -> list[_Series]:
-    """The paper's methods of which nothing was run: their own cells stay blank."""
-    if kind is None:
-        return []
-    have = {paper_name(named_method(line.method)) for line in found if kind in line.kinds}
-    return [
-        _Series(f"{name} (not run)", "", "", {}, _paper_row(dataset, kind, sizes, name))
-        for name in paper_methods(dataset, kind)
-        if name not in have and _paper_row(dataset, kind, sizes, name)
-    ]
-
-
-def _teacher_row(
-    dataset: str, kind: str | None, sizes: Sequence[int], found: Sequence[Line]
-) -> tuple[Text, ...]:
-    printed = _paper_row(dataset, kind, sizes, PAPER_TEACHER) if kind else {}
-    row = [Text("the teacher"), Text(), Text()]
-    for size in sizes:
-        row += [Text(_joined(teacher_accuracies(x for x in found if x.labeled == size)))]
-        row += [Text(blank_or(printed.get(size)))]
-    return tuple(row)
+def _paper_series(dataset: str, kind: str, sizes: Sequence[int]) -> dict[str, dict[int, TrialMean]]:
+    """What the paper prints for these sizes, by its names of methods, in its order."""
+    found: dict[str, dict[int, TrialMean]] = {}
+    for (of, kind_of, size, name), figure in paper_figures().items():
+        if (of, kind_of) == (dataset, kind) and size in sizes:
+            found.setdefault(name, {})[size] = figure
+    return found
 
 
 def _joined(accuracies: Sequence[float]) -> str:
     return ", ".join(f"{accuracy:.2f}" for accuracy in accuracies)
-
-
-def _paper_row(dataset: str, kind: str, sizes: Sequence[int], name: str) -> dict[int, TrialMean]:
-    figures = paper_figures()
-    keys = {size: (dataset, kind, size, name) for size in sizes}
-    return {size: figures[key] for size, key in keys.items() if key in figures}
 
 
 # -- one size, all three accuracies ---------------------------------------------------------------
@@ -235,21 +215,21 @@ def detail_table(recipe: str, found: Sequence[Line]) -> PaperTable:
     best = {name: _best(found, name) for name in ACCURACIES}
     rows = []
     for line in found:
-        row = [Text(line.name), Text(line.distillation or "none")]
-        row += [Text(blank_or(value)) for value in (line.passes, line.length, line.trials)]
+        row = [line.name, line.distillation or "none"]
+        row += [blank_or(value) for value in (line.passes, line.length, line.trials)]
         for name in ACCURACIES:
             text = blank_or(line.accuracy[name])
             text += _BELOW if text and _is_below_gold(line, name, found) else ""
-            row += [Text(text, bold=line is best[name])]
+            row += [Bold(text) if line is best[name] else text]
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
-        row += [Text(macro), Text(_over_vanilla(line, found)), Text(blank_or(line.paper))]
+        row += [macro, _over_vanilla(line, found), blank_or(line.paper)]
         rows.append(tuple(row))
     teacher = _joined(teacher_accuracies(found))
     title = f"{recipe}, {found[0].labeled} labels"
     title += f"; the teacher: {teacher} %" if teacher else ""
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", _OVER, "paper")
-    notes = [_OVER_NOTE] if any(row[-2].text for row in rows) else []
-    notes += [_BELOW_NOTE] if any(_BELOW in c.text for row in rows for c in row) else []
+    notes = [_OVER_NOTE] if any(row[-2] for row in rows) else []
+    notes += [_BELOW_NOTE] if any(_BELOW in cell for row in rows for cell in row) else []
     header = ("method", "teacher labels", *numbers)
     noted = (" ".join(notes),) if notes else ()
     return PaperTable(title, header, tuple(rows), noted).without_blank("paper").without_blank(_OVER)
@@ -269,16 +249,16 @@ def _over_vanilla(line: Line, found: Sequence[Line]) -> str:
     return ""
 
 
-def _measured_text(line: Line | None, accuracy: str, found: Sequence[Line]) -> str:
-    value = None if line is None else line.accuracy[accuracy]
-    if line is None or value is None:
+def _measured_text(line: Line, accuracy: str, found: Sequence[Line]) -> str:
+    value = line.accuracy[accuracy]
+    if value is None:
         return ""
     mark = _BELOW if _is_below_gold(line, accuracy, found) else ""
     return f"{value}{mark} ({value.n})"
 
 
-def _best(found: Sequence[Line | None], accuracy: str) -> Line | None:
-    known = [(x, c) for x in found if x is not None and (c := x.accuracy[accuracy]) is not None]
+def _best(found: Sequence[Line], accuracy: str) -> Line | None:
+    known = [(x, c) for x in found if (c := x.accuracy[accuracy]) is not None]
     return max(known, key=lambda pair: pair[1].mean)[0] if known else None
 
 
@@ -308,16 +288,12 @@ def csv_text(found: Sequence[Line]) -> str:
     writer.writerow([*_LINE_FIELDS, *numbers, "paper_accuracy", "paper_spread"])
     for line in found:
         values = [getattr(line, name) for name in _LINE_FIELDS]
-        for measured in (*(line.accuracy[name] for name in ACCURACIES), line.macro_f1):
-            values += _numbers(measured)
+        for cell in (*(line.accuracy[name] for name in ACCURACIES), line.macro_f1):
+            values += [None, None, None] if cell is None else [cell.mean, cell.std, cell.n]
         paper = line.paper
         values += [None, None] if paper is None else [paper.mean, paper.std]
         writer.writerow(no_formulas(pa.array([_written(value) for value in values])).to_pylist())
     return buffer.getvalue()
-
-
-def _numbers(value: TrialMean | None) -> list[float | int | None]:
-    return [None] * 3 if value is None else [value.mean, value.std, value.n]
 
 
 def _written(value: object) -> str:

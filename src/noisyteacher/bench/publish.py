@@ -7,22 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from noisyteacher.bench.figures import (
-    draw_fidelity,
-    draw_gain,
-    draw_other_losses,
-    draw_ranking,
-    draw_sizes,
-    draw_temperature,
-    save_figure,
-)
-from noisyteacher.bench.paper_tables import (
-    PaperTable,
-    by_kind,
-    csv_text,
-    detail_table,
-    size_table,
-)
+from noisyteacher.bench import figures
+from noisyteacher.bench.paper_tables import PaperTable, by_kind, csv_text, detail_table, size_table
 from noisyteacher.bench.result_lines import Line, in_reading_order, lines
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import plain_name, write_atomic
@@ -59,7 +45,7 @@ def publish(rows: Sequence[Row], out: str | Path) -> list[Path]:
             write_atomic(path, text.encode())
             written.append(path)
         for name, figure in figures_of(recipe, mine):
-            save_figure(figure, out / "figures" / f"{stem}-{name}")
+            figures.save_figure(figure, out / "figures" / f"{stem}-{name}")
     return written
 
 
@@ -80,20 +66,20 @@ def figures_of(recipe: str, found: Sequence[Line]) -> Iterator[tuple[str, Figure
         length = f"{epochs}epochs" + (f"-gold{repeat}" if repeat > 1 else "")
         drawn = {}
         for kind, mine in by_kind(alike):
-            drawn[f"{kind or 'free'}-{length}"] = draw_sizes(
+            drawn[f"{kind or 'free'}-{length}"] = figures.draw_sizes(
                 f"{title}, {kind or 'no teacher'}", kind, mine
             )
         for size in sorted({x.labeled for x in alike}):
             for kind, mine in by_kind([x for x in alike if x.labeled == size]):
-                drawn[f"{kind or 'free'}-{length}-{size}labels"] = draw_ranking(
+                drawn[f"{kind or 'free'}-{length}-{size}labels"] = figures.draw_ranking(
                     f"{title}, {kind or 'no teacher'}", kind, mine
                 )
         # An ablation's arm or a second generation is not what these compare.
         plain = [x for x in alike if x.recipe == x.table and x.generation == 1]
         drawn |= {
-            f"other-losses-{length}": draw_other_losses(title, plain),
-            f"fidelity-{length}": draw_fidelity(title, plain),
-            f"temperature-{length}": draw_temperature(title, plain),
-            f"gain-{length}": draw_gain(title, plain),
+            f"other-losses-{length}": figures.draw_other_losses(title, plain),
+            f"fidelity-{length}": figures.draw_fidelity(title, plain),
+            f"temperature-{length}": figures.draw_temperature(title, plain),
+            f"gain-{length}": figures.draw_gain(title, plain),
         }
         yield from ((name, figure) for name, figure in drawn.items() if figure is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -163,7 +163,12 @@ class Recipe:
 
     def with_batch(self, size: int) -> Recipe:
         """Another batch for all; Adam's rate grows with its square root, SGD's with itself."""
-        return self._all_trainings(f"batch={size}", lambda config: _with_batch(config, size))
+        changed = {
+            name: _with_batch(config, size)
+            for name in ("teacher_training", "student_training", "pretraining")
+            if (config := getattr(self, name)) is not None
+        }
+        return self.variant(f"batch={size}", **changed)
 
     def with_weight_decay(self, decay: float) -> Recipe:
         """Another weight decay for all students; arms with one of their own are dropped."""
@@ -180,14 +185,6 @@ class Recipe:
             teacher_training=_with_decay(self.teacher_training, decay),
             pretraining=self.pretraining and _with_decay(self.pretraining, decay),
         )
-
-    def _all_trainings(self, told: str, change: Callable[[TrainConfig], TrainConfig]) -> Recipe:
-        changed = {
-            name: change(config)
-            for name in ("teacher_training", "student_training", "pretraining")
-            if (config := getattr(self, name)) is not None
-        }
-        return self.variant(told, **changed)
 
     def trial_seed(self, labeled: int, trial: int) -> int:
         """The seed of all students of a trial."""

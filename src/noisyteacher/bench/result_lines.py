@@ -50,26 +50,27 @@ class TrialMean:
             return None
         return float(student_t.ppf(0.975, self.n - 1) * self.std / np.sqrt(self.n))
 
+    @property
+    def low(self) -> float:
+        """The lower end of that interval; a single trial has an endless one."""
+        return self.mean - (np.inf if self.half_width is None else self.half_width)
+
+    @property
+    def high(self) -> float:
+        return self.mean + (np.inf if self.half_width is None else self.half_width)
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> TrialMean:
+        """Mean and sample standard deviation of one value or more."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), std, len(values))
+
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
 
 
 # -- the paper -------------------------------------------------------------------------------------
 
-# Shares of A as the tables print them, in examples. CelebA's text prints these, oddly rounded;
-# ImageNet's prints the first four, of 1 281 167 training images.
-_COUNTS = {
-    "celeba": {"2%": 3256, "3%": 4883, "4%": 6510, "5%": 8138, "6%": 9766, "7%": 11394},
-    "imagenet": {
-        "5%": 64058,
-        "10%": 128116,
-        "15%": 192174,
-        "20%": 256232,
-        "25%": 320292,
-        "30%": 384350,
-    },
-    "imdb": {"2%": 500, "4%": 1000, "8%": 2000, "40%": 10000},
-}
 _NAMES: dict[type[Method], str] = {
     Vanilla: "Vanilla",
     TaylorCE: "Taylor-CE",
@@ -85,15 +86,14 @@ PAPER_TEACHER = "Teacher"
 def paper_figures() -> dict[tuple[str, str, int, str], TrialMean]:
     """Best test accuracies, by dataset, "soft" or "hard", size of A and the paper's method name.
 
-    The ``std`` is what the paper prints after its ±.
+    The ``std`` is what the paper prints after its ±. Where it prints shares of A, the file has the
+    examples: CelebA's as its text has them, oddly rounded, and ImageNet's of 1 281 167 images.
     """
     text = files("noisyteacher.bench").joinpath("paper.csv").read_text()
     found = {}
     for line in csv.DictReader(text.splitlines()):
-        size = _COUNTS.get(line["dataset"], {}).get(line["labeled"])
-        labeled = int(line["labeled"]) if size is None else size
         spread = float(line["spread"]) if line["spread"] else None
-        key = (line["dataset"], line["distillation"], labeled, line["method"])
+        key = (line["dataset"], line["distillation"], int(line["labeled"]), line["method"])
         found[key] = TrialMean(float(line["accuracy"]), spread)
     return found
 
@@ -110,12 +110,6 @@ def paper_name(method: Method | str) -> str | None:
     if isinstance(method, SLaM) and method.base != SLaM().base:
         return None  # SLaM with other losses is drawn in the paper, not printed
     return _NAMES.get(type(method)) if isinstance(method, Method) else None
-
-
-def paper_methods(dataset: str, distillation: str) -> list[str]:
-    """The methods of one of the paper's tables, in its order, the teacher aside."""
-    names = [key[3] for key in paper_figures() if key[:2] == (dataset, distillation)]
-    return [name for name in dict.fromkeys(names) if name != PAPER_TEACHER]
 
 
 # -- lines -----------------------------------------------------------------------------------------
@@ -199,12 +193,9 @@ class Line:
 
 
 def trial_mean(values: Iterable[float | None]) -> TrialMean | None:
-    """Mean and sample standard deviation of the values there are; None where there are none."""
+    """Of the values there are; None where there are none."""
     known = [value for value in values if value is not None]
-    if not known:
-        return None
-    std = float(np.std(known, ddof=1)) if len(known) > 1 else None
-    return TrialMean(float(np.mean(known)), std, len(known))
+    return TrialMean.of(known) if known else None
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:

@@ -167,12 +167,10 @@ def audit(
         typer.echo(result.summary())
         if html is not None:
             typer.echo(f"Page: {html}")
+        files = ("--gold", gold, "--pool", "POOL", "--labels", store)
+        say_next("noisyteacher", "distill", *files, "--out", "runs/student")
     if open_page:
         typer.launch(str(html))
-    if json:
-        return
-    files = ("--gold", gold, "--pool", "POOL", "--labels", store)
-    say_next("noisyteacher", "distill", *files, "--out", "runs/student")
 
 
 def _usable(gold: Gold, labels: TeacherLabels, with_inputs: np.ndarray) -> Gold:

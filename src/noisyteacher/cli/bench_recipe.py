@@ -42,18 +42,15 @@ def with_training(
         training = replace(recipe.teacher_training, epochs=teacher_epochs)
         recipe = recipe.variant(f"teacher_epochs={teacher_epochs}", teacher_training=training)
     if pretrain_epochs is not None:
-        if recipe.pretraining is None and pretrain_epochs:
+        pretraining = recipe.pretraining if pretrain_epochs else None
+        if pretraining is not None:
+            pretraining = replace(pretraining, epochs=pretrain_epochs)
+        elif pretrain_epochs:
             raise InputError(
                 f"The recipe {recipe.name!r} has no pre-training, so --pretrain-epochs cannot be "
                 "used."
             )
-        pretraining = recipe.pretraining and replace(
-            recipe.pretraining, epochs=max(pretrain_epochs, 1)
-        )
-        recipe = recipe.variant(
-            f"pretrain_epochs={pretrain_epochs}",
-            pretraining=pretraining if pretrain_epochs else None,
-        )
+        recipe = recipe.variant(f"pretrain_epochs={pretrain_epochs}", pretraining=pretraining)
     if batch is not None:
         recipe = recipe.with_batch(batch)
     if lr is not None:

@@ -24,7 +24,7 @@ from noisyteacher.halfspace.learner import (
     least_error,
 )
 from noisyteacher.halfspace.rules import Rule
-from noisyteacher.halfspace.stream import Block, NoisyHalfspace
+from noisyteacher.halfspace.stream import NoisyHalfspace
 
 # Streams of one seed that never meet.
 _EXAMPLES, _TEST, _HOLDOUT, _GOLD = range(4)
@@ -89,7 +89,7 @@ def simulate(
         learner.start(runs, data.shape.dim)
     alpha = None if gold is None else _estimated_alpha(data, runs, gold | 1, seed, device)
     for block in data.stream(runs, steps, (seed, _EXAMPLES), device):
-        known = _with_alpha(block, alpha)
+        known = block if alpha is None else replace(block, alpha=alpha.expand_as(block.y0))
         for learner in learners.values():
             learner.advance(known)
     test = _TestSet.draw(data, test_points, seed, device)
@@ -100,10 +100,6 @@ def simulate(
         chosen_errors = {name: test.errors(c.weights).cpu().numpy() for name, c in chosen.items()}
     kept = next(iter(learners.values())).history_.steps
     return Simulation(kept, traces, chosen_errors)
-
-
-def _with_alpha(block: Block, alpha: Tensor | None) -> Block:
-    return block if alpha is None else replace(block, alpha=alpha.expand_as(block.y0))
 
 
 def _estimated_alpha(

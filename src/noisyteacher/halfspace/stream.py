@@ -45,9 +45,7 @@ class RandomNoise:
         """1 − η, whatever the point."""
         return 1.0 - self.eta
 
-    def known_accuracy(self, x: Tensor) -> float | Tensor:
-        """1 − η."""
-        return 1.0 - self.eta
+    known_accuracy = accuracy
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,7 @@ class NoisyTeacher:
         check_alpha(alpha)
         return alpha
 
-    def known_accuracy(self, x: Tensor) -> float | Tensor:
-        """α(x)."""
-        return _values(self.alpha, x, "alpha")
+    known_accuracy = accuracy
 
 
 Noise = RandomNoise | MassartNoise | NoisyTeacher

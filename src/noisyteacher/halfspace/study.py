@@ -45,6 +45,11 @@ class Cell:
     epsilon: float
     noise: float
 
+    @classmethod
+    def of(cls, row: StudyRow) -> Cell:
+        """The cell that a row was measured on."""
+        return cls(*(row[name] for name in _CELL_FIELDS))
+
     @property
     def gap(self) -> float:
         """|2α − 1|."""
@@ -275,10 +280,8 @@ def missing_cells(study: Study, folder: Path) -> list[tuple[str, Cell]]:
     """What is still to be run, as (kind, cell)."""
     jobs = [("samples", cell) for cell in study.sample_cells()]
     jobs += [("guarantee", cell) for cell in study.guarantee_cells()]
-    finished = [
-        (row["kind"], {name: row[name] for name in _CELL_FIELDS}) for row in load_rows(folder)
-    ]
-    return [(kind, cell) for kind, cell in jobs if (kind, asdict(cell)) not in finished]
+    finished = [(row["kind"], Cell.of(row)) for row in load_rows(folder)]
+    return [job for job in jobs if job not in finished]
 
 
 def describe(cell: Cell) -> str:

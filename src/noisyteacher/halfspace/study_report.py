@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
-from noisyteacher.bench.figures import bare_axes, save_figure
+from noisyteacher.bench.figures import new_figure, save_figure
+from noisyteacher.halfspace import theory
 from noisyteacher.halfspace.shapes import Ball, long_servedio
 from noisyteacher.halfspace.simulation import (
     Exponent,
@@ -28,16 +29,6 @@ from noisyteacher.halfspace.simulation import (
 )
 from noisyteacher.halfspace.stream import NoisyHalfspace, RandomNoise
 from noisyteacher.halfspace.study import Cell, Study, StudyRow, all_rules
-from noisyteacher.halfspace.theory import (
-    NORM_GROWTH,
-    PROVED,
-    SupportPoint,
-    check_consistency,
-    drift,
-    expected_slam_slope,
-    noisy_chance,
-    slam_loss,
-)
 
 SYMBOLS = {"margin": "1/γ", "epsilon": "1/ε", "gap": "1/(1−2η)"}
 
@@ -90,12 +81,9 @@ def reached(row: StudyRow, which: str) -> Reached:
 def sweep_rows(rows: Sequence[StudyRow], cells: Sequence[Cell], learner: str) -> list[StudyRow]:
     """The samples rows of these cells, in order, where they were run."""
     found = {
-        (row["shape"], row["margin"], row["epsilon"], row["noise"]): row
-        for row in rows
-        if row["kind"] == "samples" and row["learner"] == learner
+        Cell.of(row): row for row in rows if row["kind"] == "samples" and row["learner"] == learner
     }
-    keys = [(cell.shape, cell.margin, cell.epsilon, cell.noise) for cell in cells]
-    return [found[key] for key in keys if key in found]
+    return [found[cell] for cell in cells if cell in found]
 
 
 def exponents(study: Study, rows: Sequence[StudyRow]) -> list[ExponentRow]:
@@ -103,7 +91,7 @@ def exponents(study: Study, rows: Sequence[StudyRow]) -> list[ExponentRow]:
     fitted = []
     for shape in study.shapes:
         for variable, cells in study.sweeps(shape).items():
-            for learner, proved in PROVED.items():
+            for learner, proved in theory.PROVED.items():
                 chosen = sweep_rows(rows, cells, learner)
                 values = [float(row[variable]) for row in chosen]
                 best = fit_exponent(values, [reached(row, "best") for row in chosen])
@@ -183,8 +171,8 @@ def consistency_rows() -> list[StudyRow]:
     rows = []
     for classes, k, alpha in cases:
         for normalize in ("k-1", "none"):
-            point = SupportPoint(truth=0, alpha=alpha, shortlist=tuple(range(k)))
-            found = check_consistency([point], classes, normalize)
+            point = theory.SupportPoint(truth=0, alpha=alpha, shortlist=tuple(range(k)))
+            found = theory.check_consistency([point], classes, normalize)
             rows.append({
                 "kind": "consistency", "classes": classes, "k": k, "alpha": alpha,
                 "normalize": normalize, "truth_loss": float(found.truth_loss[0]),
@@ -211,13 +199,14 @@ def draw_landscape(alpha: float = 0.75, margin: float = 0.2, reach: float = 12.0
 
     axis = np.linspace(-reach, reach, 41)
     s = _plane(axis) @ x.T
-    loss = slam_loss(s, noisy_chance(truth0, alpha), alpha).mean(1).reshape(41, 41).numpy()
+    losses = theory.slam_loss(s, theory.noisy_chance(truth0, alpha), alpha)
+    loss = losses.mean(1).reshape(41, 41).numpy()
     shades = left.contourf(axis, axis, loss, levels=12, cmap="cividis")
     left.contour(axis, axis, loss, levels=12, colors="white", linewidths=0.4)
     figure.colorbar(shades, ax=left, shrink=0.7, label="loss")
     left.set_title(f"Population SLaM loss, α = {alpha:g}")
 
-    _draw_field(figure, middle, x, reach, lambda s: -expected_slam_slope(s, truth0, alpha))
+    _draw_field(figure, middle, x, reach, lambda s: -theory.expected_slam_slope(s, truth0, alpha))
     middle.set_title("Downhill, −gradient")
     _draw_field(figure, right, x, reach, lambda s: (2 * alpha - 1) * (truth0 - torch.sigmoid(s)))
     right.set_title("Algorithm 3's expected step")
@@ -260,8 +249,7 @@ def _field(axis: np.ndarray, x: Tensor, multiple: Callable[[Tensor], Tensor]) ->
 
 def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
     """Mean error of the last iterate against samples, one panel a problem."""
-    figure = Figure(figsize=(3.9 * len(simulations), 3.6), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(simulations), sharey=True))
+    figure, panels = new_figure(3.9 * len(simulations), 3.6, len(simulations), sharey=True)
     for axes, (title, simulation) in zip(panels, simulations.items(), strict=True):
         for name, trace in simulation.traces.items():
             colour, style, marker = _LOOKS[name]
@@ -270,7 +258,6 @@ def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
                       markersize=4, markevery=max(1, len(mean) // 8), label=name)  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="samples", ylim=(0.9 * _LEAST_ERROR, 0.7))
         axes.set_title(title, fontsize=10)
-        bare_axes(axes)
     panels[0].set_ylabel(
         f"error of the last iterate, mean of the runs\n(drawn at {_LEAST_ERROR:g} where less)"
     )
@@ -281,24 +268,22 @@ def draw_errors(simulations: Mapping[str, Simulation]) -> Figure:
 def draw_claims(simulation: Simulation, cell: Cell) -> Figure:
     """w·w* and ‖w‖ of SLaM along the iterations, beside the two claims of the proof."""
     steps, trace = simulation.steps, simulation.traces["Slam"]
-    figure = Figure(figsize=(8.4, 3.7), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(8.4, 3.7, 2)
     _draw_band(left, steps, trace.correlation, "w·w*, median and quartiles")
     # The iterate after step t decides step t + 1; each kept one stands for those up to the next.
     summed = np.concatenate([[0.5], trace.errors.mean(1)])[:-1]
-    below = drift(cell.margin, cell.gap) * np.cumsum(np.diff(steps, prepend=0) * summed)
+    below = theory.drift(cell.margin, cell.gap) * np.cumsum(np.diff(steps, prepend=0) * summed)
     left.plot(steps, below, color="black", linestyle="--", label="claim 1: (gap·γ/2)·Σ error")
     left.set(title="Claim 1: w·w* grows while w errs", ylabel="w·w*")
     _draw_band(right, steps, trace.norm, "‖w‖, median and quartiles")
     right.plot(
-        steps, np.sqrt(NORM_GROWTH * steps), color="black", linestyle="--",
+        steps, np.sqrt(theory.NORM_GROWTH * steps), color="black", linestyle="--",
         label="claim 2: √((2/e + 1)·T)",
     )  # fmt: skip
     right.set(title="Claim 2: ‖w‖ stays below √T", ylabel="‖w‖")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="steps T")
         axes.legend(frameon=False, fontsize=8)
-        bare_axes(axes)
     return figure
 
 
@@ -341,8 +326,7 @@ def draw_all(
 
 def draw_samples(study: Study, rows: Sequence[StudyRow], shape: str) -> Figure:
     """Samples until some iterate is good, against 1/γ, 1/ε and 1/(1−2η), with the fits."""
-    figure = Figure(figsize=(11, 3.7), layout="constrained")
-    panels = figure.subplots(1, 3, sharey=True)
+    figure, panels = new_figure(11, 3.7, 3, sharey=True)
     fits = {(f.variable, f.learner): f.best for f in exponents(study, rows) if f.shape == shape}
     for axes, (variable, cells) in zip(panels, study.sweeps(shape).items(), strict=True):
         axes.set(xscale="log", yscale="log", xlabel=SYMBOLS[variable])
@@ -359,7 +343,6 @@ def draw_samples(study: Study, rows: Sequence[StudyRow], shape: str) -> Figure:
         axes.xaxis.set_minor_formatter(NullFormatter())
         _draw_theory(axes, places)
         axes.legend(frameon=False, fontsize=7, title="exponents", title_fontsize=8)
-        bare_axes(axes)
     panels[0].set_ylabel("samples until half of the runs\nhad an iterate with error ≤ ε")
     figure.suptitle(f"{shape}: γ = {study.margin:g}, ε = {study.epsilon:g}, η = {study.noise:g}, "
                     "but for the one that moves", fontsize=10)  # fmt: skip

@@ -166,15 +166,14 @@ def check_consistency(
     if not support:
         raise InputError("The support needs at least one point.")
     rows = [_minimise(point, classes, normalize, seed) for point in support]
+    minimiser, loss, truth_loss, unique = (np.array(column) for column in zip(*rows, strict=True))
     mass = np.array([point.mass for point in support])
-    loss = np.array([row[1] for row in rows])
-    truth_loss = np.array([row[2] for row in rows])
     return ConsistencyCheck(
-        minimiser=np.stack([row[0] for row in rows]),
+        minimiser=minimiser,
         loss=loss,
         truth_loss=truth_loss,
         truth_is_minimal=truth_loss <= loss + _SAME_LOSS,
-        truth_is_unique=np.array([row[3] for row in rows]),
+        truth_is_unique=unique,
         population_loss=float(mass @ loss / mass.sum()),
     )
 

@@ -11,16 +11,28 @@ from noisyteacher.choose.decision import Estimate
 from noisyteacher.report.chart_look import (
     BAND_MARK,
     DASHED_MARK,
+    SHARE_ENDS,
     WHOLE,
     data,
     finished,
     hover_points,
     legend_of,
     legend_symbols,
+    lines_with_bars,
+    table_of,
+    tooltip,
     zoom,
 )
 from noisyteacher.report.parts import Chart, Table
 
+_GROUP_COLUMNS = (
+    *(("rows:Q", "gold rows", ""), ("margin:Q", "mean margin", ".3f")),
+    ("accuracy:Q", "accuracy", ".1%"),
+)
+_BIN_COLUMNS = (
+    *(("name:N", "probabilities", ""), ("said:Q", "stated confidence", ".1%")),
+    *(("value:Q", "accuracy", ".1%"), *SHARE_ENDS, ("rows:Q", "gold rows", "")),
+)
 # A little room, so that points at 0 and 1 are seen whole.
 _CHANCE = alt.Scale(domain=[-0.03, 1.03], nice=False)
 
@@ -30,9 +42,9 @@ def _padded(values: Sequence[float]) -> alt.Scale:
     return alt.Scale(domain=[min(values) - room, max(values) + room], nice=False)
 
 
-def draw_audit(numbers: dict[str, Any]) -> list[Chart | None]:
-    """All charts of an audit; None where it has no numbers for one."""
-    return [
+def draw_audit(numbers: dict[str, Any]) -> list[Chart]:
+    """All charts that an audit has numbers for."""
+    drawn = [
         draw_alpha(numbers),
         draw_reliability(numbers),
         draw_shortlists(numbers),
@@ -40,26 +52,20 @@ def draw_audit(numbers: dict[str, Any]) -> list[Chart | None]:
         draw_drift(numbers, "margin"),
         draw_drift(numbers, "entropy"),
     ]
+    return [chart for chart in drawn if chart is not None]
 
 
 def draw_alpha(numbers: dict[str, Any]) -> Chart:
     """α against the margin with its band, over V in groups of neighbouring margins."""
     curve, bound = numbers["curve"], numbers["lower_bound"]
-    columns = zip(curve["margin"], curve["alpha"], curve["low"], curve["high"], strict=True)
-    steps = [
-        {"margin": margin, "alpha": alpha, "low": low, "high": high}
-        for margin, alpha, low, high in columns
-    ]
-    groups = curve["val_groups"]
+    fields = ("margin", "alpha", "low", "high")
+    rows = zip(*(curve[field] for field in fields), strict=True)
+    steps = [dict(zip(fields, row, strict=True)) for row in rows]
+    titles = ("margin", "α", "95% from", "to")
+    columns = [(f"{field}:Q", title, ".3f") for field, title in zip(fields, titles, strict=True)]
     x = alt.X("margin:Q", title="the teacher's margin", scale=_padded(curve["margin"]))
     y_title = "chance that the teacher is right"
     base = alt.Chart(data(steps)).encode(x=x)
-    tooltip = [
-        alt.Tooltip("margin:Q", format=".3f"),
-        alt.Tooltip("alpha:Q", title="α", format=".3f"),
-        alt.Tooltip("low:Q", title="95% from", format=".3f"),
-        alt.Tooltip("high:Q", title="to", format=".3f"),
-    ]
     drawn = alt.layer(
         base.mark_area(opacity=0.2, interpolate="step-before").encode(
             y=alt.Y("low:Q", title=y_title, scale=_CHANCE),
@@ -70,18 +76,14 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
             y=alt.Y("alpha:Q", title=y_title, scale=_CHANCE),
             color=alt.value("var(--c1)"),
         ),
-        hover_points(base.encode(y="alpha:Q"), tooltip),
-        alt.Chart(data(groups))
+        hover_points(base.encode(y="alpha:Q"), columns),
+        alt.Chart(data(curve["val_groups"]))
         .mark_point(filled=True, size=60, opacity=0.9)
         .encode(
             x=x,
             y=alt.Y("accuracy:Q", title=y_title, scale=_CHANCE),
             color=alt.value("var(--c2)"),
-            tooltip=[
-                alt.Tooltip("rows:Q", title="gold rows"),
-                alt.Tooltip("margin:Q", title="mean margin", format=".3f"),
-                alt.Tooltip("accuracy:Q", title="accuracy", format=".1%"),
-            ],
+            tooltip=tooltip(_GROUP_COLUMNS),
         )
         .add_params(zoom()),
         alt.Chart(data([{"bound": bound}]))
@@ -95,16 +97,13 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
             }
         ),
     )
-    shown = steps[:: max(1, len(steps) // 10)]
     return Chart(
         "Chance that a teacher label is right: α(x)",
         f"Estimated from {numbers['val_rows']:,} gold rows, as a function of the teacher's margin "
         f"between its first and second class. Training uses at least {bound:g}.",
         finished(drawn),
-        Table(
-            "α by margin (a selection of points)",
-            ("margin", "α", "95% from", "to"),
-            [tuple(f"{s[k]:.3f}" for k in ("margin", "alpha", "low", "high")) for s in shown],
+        table_of(
+            "α by margin (a selection of points)", columns, steps[:: max(1, len(steps) // 10)]
         ),
     )
 
@@ -117,7 +116,7 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         "after": f"at temperature {quality['temperature']['value']:.2f}",
     }
     points = [
-        {"name": name, "said": said, "right": right, "rows": rows, **_wilson(right, rows)}
+        {"name": name, "said": said, "rows": rows, **vars(Estimate.wilson(right, rows))}
         for key, name in series.items()
         for said, right, rows in zip(
             *(quality[key]["reliability"][c] for c in ("confidence", "accuracy", "rows")),
@@ -125,32 +124,18 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         )
     ]
     base = alt.Chart(data(points)).encode(
-        x=alt.X("said:Q", title="stated confidence", scale=_CHANCE),
-        y=alt.Y("right:Q", title="accuracy", scale=_CHANCE),
+        x=alt.X("said:Q", title="stated confidence", scale=_CHANCE)
     )
+    equal = alt.Chart(data([{"said": 0, "value": 0}, {"said": 1, "value": 1}]))
+    names = list(series.values())
+    bars, lines, dots = lines_with_bars(base, "value", names, "accuracy", _CHANCE)
     drawn = alt.layer(
-        alt.Chart(data([{"said": 0, "right": 0}, {"said": 1, "right": 1}]))
-        .mark_line(strokeDash=[4, 4], strokeWidth=1, color="var(--dim)")
-        .encode(x="said:Q", y="right:Q"),
-        base.mark_rule(opacity=0.5).encode(
-            y=alt.Y("low:Q", scale=_CHANCE, title="accuracy"),
-            y2="high:Q",
-            color=alt.Color("name:N", title=None, sort=None),
+        equal.mark_line(strokeDash=[4, 4], strokeWidth=1, color="var(--dim)").encode(
+            x="said:Q", y="value:Q"
         ),
-        base.mark_line(strokeWidth=2).encode(color=alt.Color("name:N", title=None, sort=None)),
-        base.mark_point(filled=True, size=80, opacity=1)
-        .encode(
-            **legend_of(list(series.values()), shapes=True),
-            tooltip=[
-                alt.Tooltip("name:N", title="probabilities"),
-                alt.Tooltip("said:Q", title="stated confidence", format=".1%"),
-                alt.Tooltip("right:Q", title="accuracy", format=".1%"),
-                alt.Tooltip("low:Q", title="95% from", format=".1%"),
-                alt.Tooltip("high:Q", title="to", format=".1%"),
-                alt.Tooltip("rows:Q", title="gold rows"),
-            ],
-        )
-        .add_params(zoom()),
+        bars,
+        lines,
+        dots.encode(tooltip=tooltip(_BIN_COLUMNS)).add_params(zoom()),
     )
     errors = " and ".join(f"{quality[key]['ece']['value']:.3f} {series[key]}" for key in series)
     return Chart(
@@ -158,24 +143,8 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         f"On the dashed line confidence equals accuracy; below it the teacher is overconfident. "
         f"Bars are 95% intervals. Expected calibration error: {errors}.",
         finished(drawn),
-        Table(
-            "Confidence and accuracy by bin",
-            ("probabilities", "stated confidence", "accuracy", "95% from", "to", "gold rows"),
-            [
-                (
-                    p["name"],
-                    *(f"{p[c]:.1%}" for c in ("said", "right", "low", "high")),
-                    f"{p['rows']}",
-                )
-                for p in points
-            ],
-        ),
+        table_of("Confidence and accuracy by bin", _BIN_COLUMNS, points),
     )
-
-
-def _wilson(share: float, rows: int) -> dict[str, float]:
-    found = Estimate.wilson(share, rows)
-    return {"low": found.low, "high": found.high}
 
 
 def draw_shortlists(numbers: dict[str, Any]) -> Chart:
@@ -188,12 +157,13 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
     x = alt.X("k:O" if few else "k:Q", title="k(x), size of the shortlist")
     if few:
         x = x.axis(labelAngle=0)
+    columns = (("k:Q", "k", ""), ("rows:Q", "rows", ""), ("share:Q", "share", ".1%"))
     base = alt.Chart(data(points))
     drawn = (base.mark_bar() if few else base.mark_bar(width=3)).encode(
         x=x,
         y=alt.Y("share:Q", title=f"share of {whose}", axis=alt.Axis(format="%")),
         color=alt.value("var(--c1)"),
-        tooltip=[alt.Tooltip("k:Q"), alt.Tooltip("rows:Q"), alt.Tooltip("share:Q", format=".1%")],
+        tooltip=tooltip(columns),
     )
     if not few:
         drawn = drawn.add_params(zoom())
@@ -202,11 +172,7 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
         f"How many of the teacher's first classes are needed to contain the true one with a "
         f"chance of {numbers['threshold']:.0%}. The median over {whose} is {trust['k_median']:g}.",
         finished(drawn, 240),
-        Table(
-            f"k(x) over {whose}",
-            ("k", "rows", "share"),
-            [(str(p["k"]), str(p["rows"]), f"{p['share']:.1%}") for p in points[:60]],
-        ),
+        table_of(f"k(x) over {whose}", columns, points[:60]),
     )
 
 
@@ -221,6 +187,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
     base = alt.Chart(data(points)).encode(
         x=alt.X("k:Q", title="number of first classes, k", axis=axis, scale=_padded(sorted(top_k)))
     )
+    columns = (("k:Q", "k", ""), ("value:Q", "true class among them", ".1%"), *SHARE_ENDS)
     y = alt.Y("value:Q", title="true class among them", axis=alt.Axis(format="%"))
     scale = alt.Scale(zero=False)
     drawn = alt.layer(
@@ -229,15 +196,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
         ),
         base.mark_line(strokeWidth=2, color="var(--c1)").encode(y=y),
         base.mark_point(filled=True, size=60, opacity=1, color="var(--c1)")
-        .encode(
-            y=y,
-            tooltip=[
-                alt.Tooltip("k:Q"),
-                alt.Tooltip("value:Q", title="true class among them", format=".1%"),
-                alt.Tooltip("low:Q", title="95% from", format=".1%"),
-                alt.Tooltip("high:Q", title="to", format=".1%"),
-            ],
-        )
+        .encode(y=y, tooltip=tooltip(columns))
         .add_params(zoom()),
     )
     return Chart(
@@ -245,11 +204,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
         "How often the true class is among the teacher's k most probable ones on the gold rows, "
         "with a 95% band.",
         finished(drawn, 240),
-        Table(
-            "Top-k accuracy on the gold rows",
-            ("k", "true class among them", "95% from", "to"),
-            [(str(p["k"]), *(f"{p[end]:.1%}" for end in ("value", "low", "high"))) for p in points],
-        ),
+        table_of("Top-k accuracy on the gold rows", columns, points),
     )
 
 
@@ -264,19 +219,13 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
         for part, values in columns.items()
         for i, value in enumerate(values)
     ]
+    told = (("name:N", "rows", ""), ("value:Q", name, ".3f"), ("share:Q", "rows below", ".0%"))
     base = alt.Chart(data(points)).encode(
         x=alt.X("value:Q", title=name), y=alt.Y("share:Q", title="share of rows below")
     )
     drawn = alt.layer(
         base.mark_line(strokeWidth=2).encode(**legend_of(list(columns))),
-        hover_points(
-            base,
-            [
-                alt.Tooltip("name:N", title="rows"),
-                alt.Tooltip("value:Q", title=name, format=".3f"),
-                alt.Tooltip("share:Q", title="rows below", format=".0%"),
-            ],
-        ).add_params(zoom()),
+        hover_points(base, told).add_params(zoom()),
     )
     table = [
         (f"{i / (len(columns['the gold rows']) - 1):.0%}", f"{a:.3f}", f"{b:.3f}")

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import altair as alt
 
-# Colours are names of the page's style sheet: one drawing serves light, dark and paper.
-INK, LINE = "var(--ink)", "var(--line)"
-CONFIG: dict[str, Any] = {
-    "aria": False,  # the page has words and a table for each chart instead
-    "background": "transparent",
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": "transparent"},
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "gridColor": LINE,
-        "domainColor": LINE,
-        "tickColor": LINE,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelLimit": 170,
-        "labelFlush": False,
-        "labelSeparation": 6,
-    },
-    "legend": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "orient": "bottom",
-        "columns": 1,
-        "labelFontSize": 12,
-        "labelLimit": 320,
-        "symbolStrokeWidth": 2,
-        "symbolOpacity": 1,
-    },
-    "text": {"color": INK},
-    "range": {"category": [f"var(--c{i})" for i in range(1, 9)]},
-}
+from noisyteacher.report.parts import Table
+
+INK = "var(--ink)"  # colours are names of the page's style sheet, see also page.js
 # As many as colours, so that lines differ in print too; fine dots would look like a paler colour.
 DASHES = [[1, 0], [7, 3], [3, 2], [9, 3, 2, 3], [14, 4], [1, 0], [7, 3], [3, 2]]
 WHOLE = alt.Axis(tickMinStep=1, format="d")
@@ -61,9 +31,30 @@ def zoom(*axes: Literal["x", "y"]) -> alt.Parameter:
     )
 
 
-def hover_points(chart: Any, tooltip: list[Any]) -> Any:
+# What a tooltip and the table below the chart both tell of a point: its field with the type that
+# Vega-Lite gives it, a title, and a format.
+Column = tuple[str, str, str]
+SHARE_ENDS: tuple[Column, ...] = (("low:Q", "95% from", ".1%"), ("high:Q", "to", ".1%"))
+
+
+def tooltip(columns: Iterable[Column]) -> list[alt.Tooltip]:
+    """The columns as Vega-Lite shows them where a point is pointed at."""
+    return [
+        alt.Tooltip(field, title=title, format=form or alt.Undefined)
+        for field, title, form in columns
+    ]
+
+
+def table_of(caption: str, columns: Sequence[Column], points: Iterable[dict[str, Any]]) -> Table:
+    """The same columns as texts, a row for each point."""
+    fields = [(field.partition(":")[0], form) for field, _, form in columns]
+    rows = [tuple(format(point[field], form) for field, form in fields) for point in points]
+    return Table(caption, tuple(title for _, title, _ in columns), rows)
+
+
+def hover_points(chart: Any, columns: Iterable[Column]) -> Any:
     """Unseen points that carry the tooltips: lines are too thin to point at."""
-    return chart.mark_point(size=120, opacity=0, filled=True).encode(tooltip=tooltip)
+    return chart.mark_point(size=120, opacity=0, filled=True).encode(tooltip=tooltip(columns))
 
 
 def crosshair(points: list[dict[str, Any]], x: Any, told: str, names: Sequence[str]) -> Any:
@@ -99,32 +90,40 @@ def crosshair(points: list[dict[str, Any]], x: Any, told: str, names: Sequence[s
 
 def legend_of(names: Sequence[str], *, shapes: bool = False) -> dict[str, Any]:
     """Encodings that give each series its colour and dashes, or shape, with one legend for both."""
-    domain = list(names)
-    colour = alt.Color("name:N", title=None, sort=None, scale=alt.Scale(domain=domain))
     if shapes:
-        scale = alt.Scale(domain=domain)
-        return {"color": colour, "shape": alt.Shape("name:N", title=None, sort=None, scale=scale)}
-    scale = alt.Scale(domain=domain, range=DASHES[: len(domain)])
-    dash = alt.StrokeDash("name:N", title=None, sort=None, scale=scale)
-    return {"color": colour, "strokeDash": dash}
+        return {"color": by_name(alt.Color, names), "shape": by_name(alt.Shape, names)}
+    dashes = by_name(alt.StrokeDash, names, DASHES[: len(names)])
+    return {"color": by_name(alt.Color, names), "strokeDash": dashes}
+
+
+def by_name(channel: Any, names: Iterable[str], values: Any = alt.Undefined) -> Any:
+    """A channel that tells the series apart, in their order; ``values`` are what it shows."""
+    scale = alt.Scale(domain=list(names), range=values)
+    return channel("name:N", title=None, sort=None, scale=scale)
+
+
+def lines_with_bars(
+    base: Any, y: str, names: Sequence[str], axis: str, scale: alt.Scale
+) -> tuple[Any, Any, Any]:
+    """The layers of bars from ``low`` to ``high``, of lines and of points, for each series."""
+    at, colour = alt.Y(f"{y}:Q", title=axis, scale=scale), by_name(alt.Color, names)
+    ends = {"y": alt.Y("low:Q", title=axis, scale=scale), "y2": "high:Q"}
+    points = base.mark_point(filled=True, size=70, opacity=1)
+    return (
+        base.mark_rule(opacity=0.5).encode(**ends, color=colour),
+        base.mark_line(strokeWidth=2).encode(y=at, color=colour),
+        points.encode(y=at, **legend_of(names, shapes=True)),
+    )
 
 
 def legend_symbols(symbols: dict[str, tuple[str, str]]) -> Any:
     """An unseen layer for a legend of marks of different kinds: name to colour and shape."""
-    rows = [{"name": name} for name in symbols]
     colours, shapes = (list(part) for part in zip(*symbols.values(), strict=True))
-    names = list(symbols)
-    return (
-        alt.Chart(data(rows))
-        .mark_point(filled=True, opacity=0, size=0)
-        .encode(
-            color=alt.Color(
-                "name:N", title=None, sort=None, scale=alt.Scale(domain=names, range=colours)
-            ),
-            shape=alt.Shape(
-                "name:N", title=None, sort=None, scale=alt.Scale(domain=names, range=shapes)
-            ),
-        )
+    unseen = alt.Chart(data([{"name": name} for name in symbols])).mark_point(
+        filled=True, opacity=0, size=0
+    )
+    return unseen.encode(
+        color=by_name(alt.Color, symbols, colours), shape=by_name(alt.Shape, symbols, shapes)
     )
 
 
@@ -136,8 +135,9 @@ BAND_MARK = "M-1.4,-0.2H1.4V0.2H-1.4ZM-1.4,-0.8H1.4V-0.7H-1.4ZM-1.4,0.7H1.4V0.8H
 def finished(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
     """The chart as JSON, as wide as its place on the page."""
     spec: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    spec.pop("$schema", None)
-    return spec | {"config": CONFIG, "autosize": {"type": "fit-x", "contains": "padding"}}
+    for name in ("$schema", "config"):  # the page has the look of all charts
+        spec.pop(name, None)
+    return spec | {"autosize": {"type": "fit-x", "contains": "padding"}}
 
 
 def percent_axis(values: Sequence[float]) -> alt.Scale:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from noisyteacher.bench.gold_sizes import SHOWN, SizePoint
 from noisyteacher.bench.result_lines import ACCURACIES, Line, TrialMean, blank_or, lines
-from noisyteacher.choose.decision import Estimate
 from noisyteacher.report.chart_look import (
     WHOLE,
     crosshair,
@@ -18,13 +18,20 @@ from noisyteacher.report.chart_look import (
     finished,
     hover_points,
     legend_of,
+    lines_with_bars,
     percent_axis,
+    table_of,
+    tooltip,
     zoom,
 )
 from noisyteacher.report.parts import Chart, Table, short_names
 from noisyteacher.runs import Row
 from noisyteacher.runs.comparison import Confusion
 
+_ACCURACY_COLUMNS = (
+    *(("full:N", "method", ""), ("name:N", "accuracy at", "")),
+    *(("told:N", "percent", ""), ("n:Q", "trials", "")),
+)
 _LINES = alt.Axis(labelExpr="split(datum.label, ', ')")
 
 # -- accuracies -----------------------------------------------------------------------------------
@@ -60,11 +67,7 @@ def draw_accuracies(found: Sequence[Line]) -> Chart | None:
     dots = base.mark_point(filled=True, size=80, opacity=1).encode(
         x=alt.X("mean:Q", title="test accuracy (%)", scale=scale),
         **legend_of(order, shapes=True),
-        tooltip=[
-            alt.Tooltip("full:N", title="method"),
-            alt.Tooltip("name:N", title="accuracy at"),
-            *_TOLD,
-        ],
+        tooltip=tooltip(_ACCURACY_COLUMNS),
     )
     rows = [
         (short[line.name], *(blank_or(line.accuracy[key]) for key in ACCURACIES), str(line.trials))
@@ -78,6 +81,12 @@ def draw_accuracies(found: Sequence[Line]) -> Chart | None:
         finished(alt.layer(*layers, dots.add_params(zoom("x"))), height),
         Table("Test accuracy, percent", ("method", *order, "n"), rows, [x.name for x in found]),
     )
+
+
+_SIZE_COLUMNS = (
+    *(("name:N", "method", ""), ("x:Q", "gold labels", "")),
+    *(("told:N", "accuracy", ""), ("n:Q", "n", "")),
+)
 
 
 def draw_by_size(found: Sequence[Line]) -> Chart | None:
@@ -102,36 +111,20 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
         "Test accuracy after the last epoch for each size of A"
         f"{_bars_in_words(several)}. Point at the chart to read all methods at one size.",
         finished(_sized_lines(points, x, "test accuracy, last epoch (%)", "gold labels"), 340),
-        Table(
-            "Test accuracy after the last epoch, percent",
-            ("method", "gold labels", "accuracy", "n"),
-            [(p["name"], str(p["x"]), p["told"], str(p["n"])) for p in points],
-        ),
+        table_of("Test accuracy after the last epoch, percent", _SIZE_COLUMNS, points),
     )
 
 
-def draw_gold_sizes(points: Sequence[SizePoint], teacher: Estimate, table: Table) -> Chart:
+def draw_gold_sizes(points: Sequence[SizePoint], teacher: TrialMean, table: Table) -> Chart:
     """A demo's students against the number of gold rows, beside the teacher."""
     sizes = sorted({point.size for point in points})
+    named = [(SHOWN[point.method], point.size, point.accuracy) for point in points]
+    named += [("the teacher", size, teacher) for size in sizes]
     drawn = [
-        {
-            "name": SHOWN[point.method],
-            "x": point.size,
-            "mean": point.accuracy.value,
-            "low": _finite(point.accuracy.low, point.accuracy.value),
-            "high": _finite(point.accuracy.high, point.accuracy.value),
-            "told": f"{point.accuracy.value:.1f}",
-        }
-        for point in points
-    ]
-    ends = {
-        "low": _finite(teacher.low, teacher.value),
-        "high": _finite(teacher.high, teacher.value),
-    }
-    drawn += [
-        {"name": "the teacher", "x": size, "mean": teacher.value, "told": f"{teacher.value:.1f}"}
-        | ends
-        for size in sizes
+        {"name": name, "x": size}
+        | _around(found.mean, found.half_width or 0.0)
+        | {"told": f"{found.mean:.1f}"}
+        for name, size, found in named
     ]
     x = alt.X(
         "x:Q",
@@ -148,31 +141,13 @@ def draw_gold_sizes(points: Sequence[SizePoint], teacher: Estimate, table: Table
     )
 
 
-def _finite(value: float, otherwise: float) -> float:
-    return value if np.isfinite(value) else otherwise
-
-
 def _sized_lines(points: list[dict[str, Any]], x: Any, axis: str, told: str) -> Any:
     """Lines with points and bars, one legend, and a crosshair; points have x, mean, low, high."""
     names = list(dict.fromkeys(p["name"] for p in points))
     numbered = [p | {"series": names.index(p["name"])} for p in points]
     scale = percent_axis([p[end] for p in points for end in ("low", "high")])
-    y = alt.Y("mean:Q", title=axis, scale=scale)
-    base = alt.Chart(data(numbered)).encode(x=x)
-    colour = alt.Color("name:N", title=None, sort=None, scale=alt.Scale(domain=names))
-    return alt.layer(
-        base.mark_rule(opacity=0.5).encode(
-            y=alt.Y("low:Q", title=axis, scale=scale), y2="high:Q", color=colour
-        ),
-        base.mark_line(strokeWidth=2).encode(y=y, color=colour),
-        base.mark_point(filled=True, size=70, opacity=1).encode(
-            y=y, **legend_of(names, shapes=True)
-        ),
-        crosshair(numbered, x, told, names),
-    )
-
-
-_TOLD = (alt.Tooltip("told:N", title="percent"), alt.Tooltip("n:Q", title="trials"))
+    drawn = lines_with_bars(alt.Chart(data(numbered)).encode(x=x), "mean", names, axis, scale)
+    return alt.layer(*drawn, crosshair(numbered, x, told, names))
 
 
 def _bars_in_words(several: bool) -> str:
@@ -180,9 +155,11 @@ def _bars_in_words(several: bool) -> str:
 
 
 def _spread(cell: TrialMean) -> dict[str, Any]:
-    std = cell.std or 0.0
-    ends = {"low": cell.mean - std, "high": cell.mean + std}
-    return ends | {"mean": cell.mean, "told": str(cell), "n": cell.n}
+    return _around(cell.mean, cell.std or 0.0) | {"told": str(cell), "n": cell.n}
+
+
+def _around(mean: float, half: float) -> dict[str, Any]:
+    return {"low": mean - half, "high": mean + half, "mean": mean}
 
 
 # -- training curves ------------------------------------------------------------------------------
@@ -238,9 +215,8 @@ def _draw_curve(curves: Curves, title: str, axis: str, scale: alt.Scale, form: s
     if len(sizes) == 1:
         layers.append(crosshair(points, x, "epoch", names))
     else:
-        value = alt.Tooltip("value:Q", title=axis, format=form)
-        names_and_epoch = [alt.Tooltip("name:N", title="method"), alt.Tooltip("x:Q", title="epoch")]
-        layers.append(hover_points(base, [*names_and_epoch, value]))
+        columns = (("name:N", "method", ""), ("x:Q", "epoch", ""), ("value:Q", axis, form))
+        layers.append(hover_points(base, columns))
     table = [
         (short[name], str(labeled), str(epoch), format(value, form))
         for (name, labeled), curve in curves.items()
@@ -287,6 +263,10 @@ def _thinned(curve: list[tuple[int, float]], most: int) -> list[tuple[int, float
 
 # -- mistakes -------------------------------------------------------------------------------------
 
+_MISTAKES = (
+    *(("true name:N", "true class", ""), ("said name:N", "predicted class", "")),
+    *(("rows:Q", "rows", ""), ("share:Q", "share of the class", ".1%")),
+)
 _MOST_MISTAKES = 30
 _CLASSES_WITH_COUNTS = 10
 _WIDTH_IN_SIGNS = 24  # of level class names that fit below a chart on a phone
@@ -310,21 +290,14 @@ def draw_confusion(confusion: Confusion, classes: Sequence[str], shown: list[int
             _draw_squares(cells, [classes[c] for c in shown]),
             max(160, min(26 * len(shown), 560)),
         ),
-        Table(
-            f"Most frequent mistakes of the {who}",
-            ("true class", "predicted class", "rows", "share of the class"),
-            [
-                (c["true name"], c["said name"], str(c["rows"]), f"{c['share']:.1%}")
-                for c in wrong[:_MOST_MISTAKES]
-            ],
-        ),
+        table_of(f"Most frequent mistakes of the {who}", _MISTAKES, wrong[:_MOST_MISTAKES]),
     )
 
 
 def _confusion_cells(confusion: Confusion, classes: Sequence[str]) -> list[dict[str, Any]]:
-    of_class: dict[int, int] = {}
+    of_class: Counter[int] = Counter()
     for truth, _, rows in confusion.counts:
-        of_class[truth] = of_class.get(truth, 0) + rows
+        of_class[truth] += rows
     return [
         {
             "truth": truth,
@@ -354,12 +327,7 @@ def _draw_squares(cells: list[dict[str, Any]], names: list[str]) -> Any:
             scale=alt.Scale(domain=names),
             axis=alt.Axis(labelLimit=90),
         ),
-        tooltip=[
-            alt.Tooltip("true name:N", title="true class"),
-            alt.Tooltip("said name:N", title="predicted class"),
-            "rows:Q",
-            alt.Tooltip("share:Q", title="share of the class", format=".1%"),
-        ],
+        tooltip=tooltip(_MISTAKES),
     )
     squares = base.mark_rect().encode(
         color=alt.Color("is:N", title=None, scale=alt.Scale(domain=["correct", "wrong"])),

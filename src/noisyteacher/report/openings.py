@@ -58,10 +58,9 @@ def _of_bench(source: PageSource) -> Opening:
 def _figure(name: str, line: Line) -> KeyFigure:
     cell = line.accuracy["last"]
     assert cell is not None
-    half = cell.half_width
-    if half is None:
+    if cell.half_width is None:
         return KeyFigure(name, cell.mean)
-    return KeyFigure(name, cell.mean, max(0.0, cell.mean - half), min(100.0, cell.mean + half))
+    return KeyFigure(name, cell.mean, max(0.0, cell.low), min(100.0, cell.high))
 
 
 def _of_audit(audit: dict[str, Any]) -> Opening:

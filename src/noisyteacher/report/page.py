@@ -6,8 +6,6 @@ With the extra ``[report]`` installed it has charts, otherwise tables and pictur
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -38,18 +36,12 @@ def render_page(path: str | Path, live: bool = False) -> str:
 
     A ``live`` page may be of a run without any result, and updates itself.
     """
-    with _refusing_wrong_types(path):
-        return _render_source(read_source(path), str(path), live)
-
-
-@contextmanager
-def _refusing_wrong_types(path: str | Path) -> Iterator[None]:
-    """Files of a run are JSON that anybody may edit; what cannot be shown is refused."""
     try:
-        yield
+        return _render_source(read_source(path), str(path), live)
+    except InputError:
+        raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+        # Files of a run are JSON that anybody may edit.
         raise InputError(
             f"{path} cannot be shown, because one of its files is not as the command wrote it "
             f"({type(error).__name__}: {error}); restore it, or run the command again."

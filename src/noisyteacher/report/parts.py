@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from noisyteacher.core.errors import InputError
@@ -75,6 +75,11 @@ class Section(ShortRepr):
     pictures: list[tuple[str, str]] = field(default_factory=list)  # caption, data: address
     folded: bool = False
     comparison: Comparison | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands below it."""
+        return not any(vars(replace(self, title="", folded=False)).values())
 
 
 @dataclass(frozen=True, repr=False)

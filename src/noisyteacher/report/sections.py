@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from noisyteacher.bench.gold_sizes import (
-    sizes_table,
-    sizes_title,
-    sizes_verdict,
-    summarize,
-    teacher_estimate,
-)
+from noisyteacher.bench import gold_sizes
 from noisyteacher.bench.result_lines import HEADER, Line, cells
 from noisyteacher.report.openings import make_opening
 from noisyteacher.report.page_source import (
@@ -33,27 +27,34 @@ _OFTEN_SHARED = ("passes", "labeled", "epochs", "n")
 
 def make_page(source: PageSource, live: bool = False, charts: bool = True) -> Page:
     """All that is known of a run, or of one audit; without ``charts`` in tables and pictures."""
-    draw = _drawing() if charts else None
-    sections: list[Section | None] = []
+    draw = _student_charts() if charts else None
+    sections: list[Section] = []
     if source.rows:
         sections.append(_comparison(source, draw))
     if source.sizes:
         sections.append(_sizes(source, draw))
     for i, (heading, audit) in enumerate(source.audits.items()):
         sections += [
-            _audit(heading, audit, draw, folded=i > 0, advises=not source.about),
+            _audit(heading, audit, charts, folded=i > 0, advises=not source.about),
             _classes(heading, audit, folded=i > 0),
         ]
-    if draw is None and source.pictures:
-        sections.append(_pictures(source))
-    if draw is not None and source.rows:
-        sections.append(_training(source, draw))
+    if draw is None:  # what the run drew while it went on
+        shown = _captioned(path for path in source.pictures if path.stem != "gold-rows")
+        sections.append(Section("Pictures", pictures=shown))
+    else:
+        sections.append(Section("Training", charts=draw.draw_curves(source.rows)))
+    if source.comparison is not None and draw is not None:
+        sections.append(_confusions(source.comparison, draw))
     if source.comparison is not None:
-        sections += [_confusions(source.comparison, draw), _disagreements(source.comparison)]
-    sections.append(_provenance(source))
-    shown = [section for section in sections if section is not None]
+        sections.append(_disagreements(source.comparison))
+    log = source.log
+    sections.append(
+        Section("Provenance", commands=log.commands, facts=facts(source), items=log.notes)
+    )
+    shown_sections = [section for section in sections if not section.is_empty]
     told = progress(source) if live else ""
-    return Page(source.title, _kind(source), make_opening(source, live), shown, live, told)
+    opening = make_opening(source, live)
+    return Page(source.title, _kind(source), opening, shown_sections, live, told)
 
 
 def _kind(source: PageSource) -> str:
@@ -64,22 +65,14 @@ def _kind(source: PageSource) -> str:
     return "Benchmark" if source.recipe or source.rows else "Audit"
 
 
-def _drawing() -> Drawing:
-    """The modules that need the extra ``[report]``."""
-    from noisyteacher.report import audit_charts, charts
+def _student_charts() -> ModuleType:
+    """Its functions need the extra ``[report]``."""
+    from noisyteacher.report import charts
 
-    return Drawing(charts, audit_charts)
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """The functions that draw students and audits."""
-
-    students: Any
-    audits: Any
+    return charts
 
 
-def _comparison(source: PageSource, draw: Drawing | None) -> Section:
+def _comparison(source: PageSource, draw: ModuleType | None) -> Section:
     found, candidates = source.lines, _candidates(source.about)
     tested = any(cell is not None for line in found for cell in line.accuracy.values())
     if candidates:
@@ -90,8 +83,8 @@ def _comparison(source: PageSource, draw: Drawing | None) -> Section:
     if draw is not None:
         # One dot plot for several sizes would mix them up.
         several = len({line.labeled for line in found}) > 1
-        drawn = draw.students.draw_by_size if several else draw.students.draw_accuracies
-        charts = [chart for chart in [drawn(found)] if chart is not None]
+        drawn = draw.draw_by_size(found) if several else draw.draw_accuracies(found)
+        charts = [] if drawn is None else [drawn]
     table = _accuracies(found)
     return Section("Comparison", texts=[ACCURACIES_IN_WORDS], tables=[table], charts=charts)
 
@@ -147,50 +140,36 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
     return [Table("Students as judged on the selection set S", header, rows)] if rows else []
 
 
-def _sizes(source: PageSource, draw: Drawing | None) -> Section:
+def _sizes(source: PageSource, draw: ModuleType | None) -> Section:
     """A demo's students with few and with many gold rows."""
-    header, rows = sizes_table(source.sizes)
-    texts = [sizes_verdict(source.sizes)]
-    table = Table(sizes_title(source.sizes), tuple(header), [tuple(row) for row in rows])
+    header, rows = gold_sizes.sizes_table(source.sizes)
+    texts = [gold_sizes.sizes_verdict(source.sizes)]
+    table = Table(gold_sizes.sizes_title(source.sizes), tuple(header), [tuple(row) for row in rows])
     if draw is not None:
-        points, teacher = summarize(source.sizes), teacher_estimate(source.sizes)
-        chart = draw.students.draw_gold_sizes(points, teacher, table)
+        points, teacher = gold_sizes.summarize(source.sizes), gold_sizes.teacher_mean(source.sizes)
+        chart = draw.draw_gold_sizes(points, teacher, table)
         return Section("When a teacher pays off", texts=texts, charts=[chart])
     shown = _captioned(path for path in source.pictures if path.stem == "gold-rows")
     return Section("When a teacher pays off", texts=texts, tables=[table], pictures=shown)
-
-
-def _training(source: PageSource, draw: Drawing) -> Section | None:
-    charts = draw.students.draw_curves(source.rows)
-    return Section("Training", charts=charts) if charts else None
-
-
-def _pictures(source: PageSource) -> Section | None:
-    """What a run drew while it went on, for pages without charts."""
-    shown = _captioned(path for path in source.pictures if path.stem != "gold-rows")
-    return Section("Pictures", pictures=shown) if shown else None
 
 
 def _captioned(pictures: Iterable[Path]) -> list[tuple[str, str]]:
     return [(caption(path), data_address("png", path.read_bytes())) for path in pictures]
 
 
-def _provenance(source: PageSource) -> Section | None:
-    log, told = source.log, facts(source)
-    if not (log.commands or log.notes or told):
-        return None
-    return Section("Provenance", commands=log.commands, facts=told, items=log.notes)
-
-
 # -- the audit ------------------------------------------------------------------------------------
 
 
 def _audit(
-    heading: str, audit: dict[str, Any], draw: Drawing | None, *, folded: bool, advises: bool
+    heading: str, audit: dict[str, Any], charts: bool, *, folded: bool, advises: bool
 ) -> Section:
     """The teacher's quality; ``advises`` is False where the students were trained and compared."""
     numbers, advice = audit["numbers"], audit["recommendation"]
-    drawn: list[Chart | None] = [] if draw is None else draw.audits.draw_audit(numbers)
+    drawn: list[Chart] = []
+    if charts:
+        from noisyteacher.report.audit_charts import draw_audit
+
+        drawn = draw_audit(numbers)
     compared = (numbers.get("comparison") or {}).get("verdict")  # which opens the page
     told = [one for one in audit["findings"] if one["text"] != compared]
     return Section(
@@ -202,7 +181,7 @@ def _audit(
             *(one["text"] for one in told if not one["warning"]),
             *(advice["reasons"] if advises else ()),
         ],
-        charts=[chart for chart in drawn if chart is not None],
+        charts=drawn,
         folded=folded,
     )
 
@@ -279,18 +258,12 @@ def _percent(share: float | None) -> str:
 # -- teacher and student --------------------------------------------------------------------------
 
 
-def _confusions(comparison: Comparison, draw: Drawing | None) -> Section | None:
-    if draw is None:
-        return None
-    shown = confused_classes(comparison.confusions, len(comparison.classes))
-    drawn = [
-        draw.students.draw_confusion(one, comparison.classes, shown)
-        for one in comparison.confusions
-    ]
+def _confusions(comparison: Comparison, draw: ModuleType) -> Section:
+    classes = comparison.classes
+    shown = confused_classes(comparison.confusions, len(classes))
+    drawn = [draw.draw_confusion(one, classes, shown) for one in comparison.confusions]
     charts = [chart for chart in drawn if chart is not None]
-    if not charts:
-        return None
-    texts = [f"The student is {short_name(comparison.student)}."]
+    texts = [f"The student is {short_name(comparison.student)}."] if charts else []
     return Section("Confusion matrices", texts=texts, charts=charts)
 
 

@@ -8,23 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.bench.recipes.digits import digits
-from noisyteacher.bench.recipes.images import (
-    ablations,
-    celeba,
-    celeba_hard,
-    cifar10,
-    cifar10_hard,
-    cifar100,
-    cifar100_fidelity,
-    cifar100_hard,
-    cifar100_losses,
-    cifar100_outside,
-    cifar100_temperature,
-    imagenet,
-    imagenet_losses,
-)
-from noisyteacher.bench.recipes.imdb import imdb, imdb_paper_rates, imdb_words
+from noisyteacher.bench.recipes import digits, images, imdb
 from noisyteacher.core.errors import InputError
 from noisyteacher.models import ModelSpec, from_config
 from noisyteacher.models.build import SPECS
@@ -34,23 +18,23 @@ from noisyteacher.pipeline.defaults import named_student
 RECIPES: dict[str, Callable[[ModelSpec | None, ModelSpec | None], Recipe]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        digits,
-        cifar10,
-        cifar10_hard,
-        cifar100,
-        cifar100_hard,
-        cifar100_fidelity,
-        cifar100_temperature,
-        cifar100_losses,
-        cifar100_outside,
-        ablations,
-        celeba,
-        celeba_hard,
-        imagenet,
-        imagenet_losses,
-        imdb,
-        imdb_paper_rates,
-        imdb_words,
+        digits.digits,
+        images.cifar10,
+        images.cifar10_hard,
+        images.cifar100,
+        images.cifar100_hard,
+        images.cifar100_fidelity,
+        images.cifar100_temperature,
+        images.cifar100_losses,
+        images.cifar100_outside,
+        images.ablations,
+        images.celeba,
+        images.celeba_hard,
+        images.imagenet,
+        images.imagenet_losses,
+        imdb.imdb,
+        imdb.imdb_paper_rates,
+        imdb.imdb_words,
     )
 }
 

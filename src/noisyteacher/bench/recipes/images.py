@@ -12,9 +12,9 @@ from noisyteacher.bench.method_sets import (
     FIDELITY,
     FLOOR,
     OTHER_LOSSES,
-    PAPER_HARD,
     PAPER_SOFT,
     TEMPERATURE,
+    on_hard_labels,
 )
 from noisyteacher.bench.recipe import Arm, Recipe
 from noisyteacher.methods import (
@@ -104,7 +104,8 @@ def cifar100_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = 
     teacher and six one-view students took 5.0 minutes in benchmarks/comparison.py. The paper: SLaM
     5.65 points over vanilla at 5 000 labels; after 60 epochs here: 5.25, see results/RESULTS.md.
     """
-    return replace(cifar100(teacher, student), methods=(*FLOOR, *PAPER_HARD))
+    soft = cifar100(teacher, student)
+    return replace(soft, methods=on_hard_labels(soft.methods))
 
 
 def cifar100_fidelity(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
@@ -207,7 +208,8 @@ def cifar10_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = N
     ``noisyteacher bench cifar10-hard --labeled 10000 --epochs 60 --trials 1 --data DIR``; one H200.
     Measured at 10 000 labels: SLaM 81.80, vanilla 79.69; the paper: 74.77 and 72.09.
     """
-    return replace(cifar10(teacher, student), methods=(*FLOOR, *PAPER_HARD))
+    soft = cifar10(teacher, student)
+    return replace(soft, methods=on_hard_labels(soft.methods))
 
 
 def celeba(teacher: ModelSpec | None = None, student: ModelSpec | None = None) -> Recipe:
@@ -235,15 +237,8 @@ def celeba_hard(teacher: ModelSpec | None = None, student: ModelSpec | None = No
 
     ``noisyteacher bench celeba-hard --data DIR``; one H200; time and accuracy not measured.
     """
-    hard = (
-        Vanilla(hard=True),
-        TaylorCE(hard=True),
-        UPS(),
-        VID(hard=True),
-        Weighted(hard=True),
-        SLaM(hard=True, k=2),
-    )
-    return replace(celeba(teacher, student), methods=(*FLOOR, *hard))
+    soft = celeba(teacher, student)
+    return replace(soft, methods=on_hard_labels(soft.methods))
 
 
 def imagenet_slams(base: Method | str = "ce") -> tuple[Method, ...]:

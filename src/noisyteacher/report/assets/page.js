@@ -2,10 +2,30 @@
   "use strict";
   const root = document.documentElement;
 
+  // Colours are names of the style sheet: one drawing serves light, dark and paper.
+  const [ink, line] = ["var(--ink)", "var(--line)"];
+  const config = {
+    aria: false, // the page has words and a table for each chart instead
+    background: "transparent",
+    font: "system-ui, sans-serif",
+    view: { stroke: "transparent" },
+    axis: {
+      labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line,
+      labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
+      labelLimit: 170, labelFlush: false, labelSeparation: 6,
+    },
+    legend: {
+      labelColor: ink, titleColor: ink, orient: "bottom", columns: 1,
+      labelFontSize: 12, labelLimit: 320, symbolStrokeWidth: 2, symbolOpacity: 1,
+    },
+    text: { color: ink },
+    range: { category: [1, 2, 3, 4, 5, 6, 7, 8].map((i) => `var(--c${i})`) },
+  };
+
   // Charts inside a closed fold have no width yet: they are drawn when it opens.
   const draw = (place, spec) => {
-    const options = { mode: "vega-lite", renderer: "svg", actions: false, bind: `#${place.id}-choice` };
-    vegaEmbed(place, spec, options).then(
+    const bind = `#${place.id}-choice`;
+    vegaEmbed(place, spec, { mode: "vega-lite", renderer: "svg", actions: false, bind, config }).then(
       () => {
         // The label of its place and the table tell what it shows.
         place.querySelector("svg").setAttribute("aria-hidden", "true");
