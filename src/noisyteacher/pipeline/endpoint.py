@@ -30,8 +30,8 @@ from noisyteacher.data import Dataset
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.importers.answer_lines import LineReader
-from noisyteacher.labels.importers.answer_text import REFUSED
 from noisyteacher.labels.importers.llm_rows import LlmRows
+from noisyteacher.labels.importers.reading import REFUSED
 from noisyteacher.labels.importers.responses import ERROR, BadLineError
 
 PREFIX = "openai:"

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from noisyteacher.io.classes import ClassAnswers
-from noisyteacher.labels.importers.answer_text import CUT_OFF, REFUSED, AnswerReader, Reading
+from noisyteacher.labels.importers.answer_text import AnswerReader
 from noisyteacher.labels.importers.answers import (
     NO_CLASS,
     Answers,
@@ -24,7 +24,7 @@ from noisyteacher.labels.importers.answers import (
     Shares,
 )
 from noisyteacher.labels.importers.one_label import least_confidence
-from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.reading import CUT_OFF, OFF_LIST, REFUSED, Reading
 from noisyteacher.labels.importers.responses import (
     BadLineError,
     Response,

@@ -37,12 +37,11 @@ from noisyteacher.labels.importers.answer_lines import (
     SHAPE_ERRORS,
     LineReader,
 )
-from noisyteacher.labels.importers.answer_text import CUT_OFF, EMPTY, REFUSED
 from noisyteacher.labels.importers.answers import Remembered
 from noisyteacher.labels.importers.common_names import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
-from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.reading import CUT_OFF, EMPTY, OFF_LIST, REFUSED
 from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineError, Response
 from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,

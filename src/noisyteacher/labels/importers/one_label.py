@@ -28,7 +28,7 @@ from noisyteacher.io.formats import line_blocks
 from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
 from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
 from noisyteacher.labels.importers.llm_rows import RejectedList
-from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.reading import OFF_LIST
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
 TEACHER_COLUMNS = (

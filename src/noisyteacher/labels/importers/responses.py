@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from noisyteacher.core.errors import first_few
-from noisyteacher.labels.importers.answer_text import REFUSED
 from noisyteacher.labels.importers.answers import Position, Positions
+from noisyteacher.labels.importers.reading import REFUSED
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
 ERROR = "error"
