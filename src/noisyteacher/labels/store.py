@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from noisyteacher.core.errors import InputError, first_few
+from noisyteacher.core.errors import InputError, first_few, in_one_line
 from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.core.locks import hold_lock
 from noisyteacher.io.ids import is_text, text_array
@@ -287,8 +287,7 @@ def _damaged(file: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{file} is damaged: {reason.rstrip('.')}.") from error
+        raise InputError(f"{file} is damaged: {in_one_line(error)}.") from error
 
 
 def _read_part(file: Path, rows: int, record: Record, start: int) -> npt.NDArray[Any]:

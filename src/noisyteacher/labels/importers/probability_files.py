@@ -45,14 +45,9 @@ from noisyteacher.labels.importers.one_label import (
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
 OUTPUTS = {
-    ".npy": "array",
-    ".npz": "array",
-    ".csv": "table",
-    ".tsv": "table",
-    ".parquet": "table",
-    ".jsonl": "answers",
-    ".ndjson": "answers",
-    ".json": "answers",
+    **dict.fromkeys((".npy", ".npz"), "array"),
+    **dict.fromkeys((".csv", ".tsv", ".parquet"), "table"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "answers"),
 }
 
 
@@ -92,11 +87,11 @@ class ImportSettings:
     ) -> TeacherLabels:
         """Labels from ids (n,) and (n, L) probabilities or logits; ``where`` they were read."""
         make: Callable[..., TeacherLabels] = TeacherLabels.from_probs
+        if self.logits:
+            make = TeacherLabels.from_logits
         about = {"teacher": self.teacher, "revision": self.revision, "missing": missing}
         if self.temperature is not None:
             about["temperature"] = self.temperature
-        if self.logits:
-            make = TeacherLabels.from_logits
         try:
             names = whole_numbers(clean_ids(ids)) if self.int_ids else ids
             return make(names, values, classes, self.k, **about)
