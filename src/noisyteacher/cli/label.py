@@ -19,6 +19,7 @@ from noisyteacher.cli.common import (
     Json,
     Overwrite,
     TextColumn,
+    TopClasses,
     json_line,
     option,
     say_first,
@@ -69,10 +70,7 @@ def label(
         Path | None,
         option(OUTPUT, "Also write a CSV file with the columns id, label and probability."),
     ] = None,
-    k: Annotated[
-        int | None,
-        option(OUTPUT, "How many of the most likely classes to store per row (default: all)."),
-    ] = None,
+    k: TopClasses = None,
     embeddings: Annotated[
         bool,
         option(
