@@ -248,7 +248,7 @@ def _find_confidence(table: Any, label_column: str) -> tuple[str | None, str]:
     """A column of confidences by its name, and what to tell of those that cannot be ones."""
     told = ""
     for name in CONFIDENCE_COLUMNS:
-        if name in table.column_names and name != label_column and _is_number(table[name].type):
+        if name in table.column_names and name != label_column and is_number(table[name].type):
             values = _numbers(table[name])
             if _in_range(values).all():
                 return name, told
@@ -279,7 +279,8 @@ def _numbers(column: Any) -> npt.NDArray[np.float64]:
     return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type is one of numbers."""
     decimal = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return bool(decimal or pa.types.is_integer(kind))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import ClassAnswers
-from noisyteacher.io.columns import ids_in, is_list, numbers_in
+from noisyteacher.io.columns import ids_in, is_list, is_text_type, numbers_in
 from noisyteacher.io.formats import JSON_LINES, is_untyped, kind_of, name_files, read_arrays
 from noisyteacher.io.ids import IdsLike, clean_ids, whole_numbers
 from noisyteacher.io.spelling import NO_CLASS, Spellings
@@ -38,6 +38,7 @@ from noisyteacher.labels.importers.one_label import (
     TEACHER_COLUMNS,
     holds_lists,
     is_json_table,
+    is_number,
     label_column_of,
     on_list_rows,
     read_labeled,
@@ -144,9 +145,8 @@ def import_array(
     if len(ids) != len(values):
         raise InputError(f"{len(ids)} ids were given for the {len(values)} rows of {path}.")
     if "classes" in arrays:
-        inside = [
-            c.decode() if isinstance(c, bytes) else str(c) for c in arrays["classes"].tolist()
-        ]
+        named = arrays["classes"].tolist()
+        inside = [name.decode() if isinstance(name, bytes) else str(name) for name in named]
         values, classes = _in_order(values, inside, classes, path)
     return settings.make(ids, values, classes, where=str(path))
 
@@ -255,7 +255,7 @@ def _check_one_label(list_column: str | None, settings: ImportSettings) -> None:
 
 def _without_ids(table: Any, keys: Sequence[str]) -> Any:
     key = first_present(keys, table.column_names)
-    return table.select([name for name in table.column_names if name != key])
+    return table if key is None else table.drop_columns(key)
 
 
 def _probabilities(
@@ -302,17 +302,12 @@ def _class_columns(
     listed = first_few(table.column_names, 10)
     if classes is None:
         floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-        others = [
-            field.name
-            for field in table.schema
-            if pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
-        ]
+        others = [f.name for f in table.schema if is_number(f.type) and f.name not in floats]
         if others and floats:
             told = f"{where}: the columns {first_few(others, 10)} do not hold decimals"
             if logits:
                 raise InputError(f"{told}; name the classes: classes= (--classes).")
-            text = f"{told} and are not used as classes; name the classes to change that."
-            warn(text)
+            warn(f"{told} and are not used as classes; name the classes to change that.")
         if len(floats) < 2:
             raise InputError(
                 f"{where} has fewer than two columns of probabilities among {listed}; name the "
@@ -320,22 +315,18 @@ def _class_columns(
                 "(--list-column), or the column of labels, label_column= (--label-column)."
             )
         return {name: name for name in floats}
-    found = {
-        name: _columns_of({name: answers}, table.column_names) for name, answers in classes.items()
-    }
+    found = {name: _columns_of({name: classes[name]}, table.column_names) for name in classes}
     if not all(found.values()):  # some are spelled otherwise
         spellings, taken = Spellings(classes), {n for names in found.values() for n in names}
         for column in table.column_names:
             number = NO_CLASS if column in taken else spellings.find(column)
             if number != NO_CLASS and not taken & set(found[spellings.names[number]]):
                 found[spellings.names[number]].append(column)
-    absent = [name for name, columns in found.items() if not columns]
-    if absent:
+    if absent := [name for name, columns in found.items() if not columns]:
         raise InputError(
             f"{where} has no column for the classes {first_few(absent)}; its columns are {listed}."
         )
-    double = [name for name, columns in found.items() if len(columns) > 1]
-    if double:
+    if double := [name for name, columns in found.items() if len(columns) > 1]:
         raise InputError(f"{where} has several columns for the classes {first_few(double)}.")
     return {name: columns[0] for name, columns in found.items()}
 
@@ -347,7 +338,7 @@ def _columns_of(classes: ClassAnswers, columns: Sequence[str]) -> list[str]:
 def _parsed(values: Any, column: str, where: str) -> Any:
     """A column of lists or objects; those that are JSON in text are read."""
     kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text_type(kind):
         try:
             parsed = [orjson.loads(text or "") for text in values.to_pylist()]
             objects = all(isinstance(value, dict) for value in parsed)
@@ -367,8 +358,7 @@ def _class_table(objects: Any, column: str, where: str) -> Any:
     if whole.null_count:
         raise InputError(f"{where}: the column {column!r} is empty in {whole.null_count} rows.")
     fields = {field.name: whole.field(field.name) for field in whole.type}
-    odd = [name for name, part in fields.items() if not _numeric(part.type)]
-    if odd:
+    if odd := [name for name, part in fields.items() if not _numeric(part.type)]:
         raise InputError(f"{where}: {column!r} holds no numbers for {first_few(odd)}.")
     columns = {name: part.cast(pa.float64()) for name, part in fields.items()}
     return pa.table({n: p.fill_null(0.0) if p.null_count else p for n, p in columns.items()})
