@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -373,10 +374,8 @@ def _json_values(text: str) -> Iterator[Any]:
     fenced = [part.strip() for part in _FENCE.findall(text)]
     whole = next((part for part in fenced if part[:1] in "{["), text)
     if whole[:1] == "[":
-        try:
+        with suppress(ValueError):
             yield json.loads(whole)
-        except ValueError:
-            return
         return
     decoder, start = json.JSONDecoder(), text.find("{")
     while start >= 0:

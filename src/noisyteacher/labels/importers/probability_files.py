@@ -195,7 +195,10 @@ def import_table(
     where, settings = name_files(paths), settings or ImportSettings()
     keys, named = candidates(id_column, ID_COLUMNS), label_column is not None
     if named or confidence_column is not None:
-        _check_one_label(list_column, settings)
+        if list_column is not None:
+            raise InputError("name either a column of lists or a column of labels, not both.")
+        if settings.logits:
+            raise InputError("logits=True (--logits) cannot be used with labels and confidences.")
     table = read_table(paths, keys, candidates(label_column, ()))
     if not (named or list_column is not None or settings.logits):
         if confidence_column is None:
@@ -215,9 +218,11 @@ def import_table(
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
     if label_column is not None:
         find_column("label", label_column, (), table.column_names, where)
-        if off_list is not None and classes is None:
-            raise InputError("--allow-rejected needs --classes, which names the labels to keep.")
-        if off_list is not None and classes is not None:
+        if off_list is not None:
+            if classes is None:
+                raise InputError(
+                    "--allow-rejected needs --classes, which names the labels to keep."
+                )
             rows = on_list_rows(table, ids, label_column, classes, where, off_list)
             table, ids = table.take(pa.array(rows)), ids[rows]
         said = read_labeled(
@@ -229,9 +234,8 @@ def import_table(
             "--allow-rejected can only be used with answers of an LLM and with tables that have "
             "one label per row."
         )
-    values, names = _probabilities(
-        _without_ids(table, keys), list_column, classes, where, logits=settings.logits
-    )
+    rest = _without_ids(table, keys)
+    values, names = _probabilities(rest, list_column, classes, where, logits=settings.logits)
     try:
         return settings.make(ids, values, names, where=where)
     except InputError as error:
@@ -246,25 +250,13 @@ def _label_hint(columns: Sequence[str], taken: Sequence[str]) -> str:
     return "" if label is None else f" If {label!r} holds the teacher's labels, {how}"
 
 
-def _check_one_label(list_column: str | None, settings: ImportSettings) -> None:
-    if list_column is not None:
-        raise InputError("name either a column of lists or a column of labels, not both.")
-    if settings.logits:
-        raise InputError("logits=True (--logits) cannot be used with labels and confidences.")
-
-
 def _without_ids(table: Any, keys: Sequence[str]) -> Any:
     key = first_present(keys, table.column_names)
     return table if key is None else table.drop_columns(key)
 
 
 def _probabilities(
-    table: Any,
-    list_column: str | None,
-    classes: ClassAnswers | None,
-    where: str,
-    *,
-    logits: bool,
+    table: Any, list_column: str | None, classes: ClassAnswers | None, where: str, *, logits: bool
 ) -> tuple[npt.NDArray[Any], tuple[str, ...] | None]:
     """(n, L) numbers, and the classes where the table or the user names them."""
     names = table.column_names
