@@ -250,7 +250,7 @@ def _warn_of_places(used: Sequence[str], classes: Sequence[str], where: str) -> 
     more = ", ..." if len(taken) > _SHOWN else ""
     warn(
         f"The labels of {where} are numbers{'' if taken[0] == 0 else ', and none is 0'}: {told}"
-        f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong.",
+        f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong."
     )
 
 

@@ -348,5 +348,5 @@ def _warn_of_probabilities(logits: Any) -> None:
     if len(few) and bool((few >= 0).all() and ((few.sum(1) - 1).abs() < 1e-3).all()):
         warn(
             "These logits look like probabilities: none is below 0, and rows sum to 1. Their "
-            "softmax is nearly flat; give probabilities as such.",
+            "softmax is nearly flat; give probabilities as such."
         )

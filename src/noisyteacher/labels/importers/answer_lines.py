@@ -15,13 +15,7 @@ import orjson
 
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.labels.importers.answer_text import AnswerReader
-from noisyteacher.labels.importers.answers import (
-    NO_CLASS,
-    Answers,
-    Positions,
-    Remembered,
-    Shares,
-)
+from noisyteacher.labels.importers.answers import NO_CLASS, Answers, Positions, Remembered, Shares
 from noisyteacher.labels.importers.one_label import least_confidence
 from noisyteacher.labels.importers.reading import CUT_OFF, OFF_LIST, REFUSED, Reading
 from noisyteacher.labels.importers.responses import (

@@ -24,20 +24,9 @@ from orjson import loads
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
-from noisyteacher.io.formats import (
-    LineBlock,
-    RawLines,
-    kind_of,
-    name_files,
-    no_garbage,
-    raw_lines,
-)
+from noisyteacher.io.formats import LineBlock, RawLines, kind_of, name_files, no_garbage, raw_lines
 from noisyteacher.io.spelling import plain
-from noisyteacher.labels.importers.answer_lines import (
-    LONGEST_REMEMBERED,
-    SHAPE_ERRORS,
-    LineReader,
-)
+from noisyteacher.labels.importers.answer_lines import LONGEST_REMEMBERED, SHAPE_ERRORS, LineReader
 from noisyteacher.labels.importers.answers import Remembered
 from noisyteacher.labels.importers.common_names import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
