@@ -42,11 +42,6 @@ def warn(text: str) -> None:
     warnings.warn(text, NoisyTeacherWarning, stacklevel=ours + 1)
 
 
-def in_one_line(error: BaseException) -> str:
-    """What an error says, without line breaks and without its full stop."""
-    return " ".join(str(error).split()).rstrip(".")
-
-
 def counted(number: int, noun: str) -> str:
     """Such as "1 example" or "2 examples"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

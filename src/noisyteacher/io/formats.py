@@ -59,6 +59,11 @@ def name_files(paths: Sequence[Path]) -> str:
     return f"{paths[0]}{more}"
 
 
+def in_one_line(error: BaseException) -> str:
+    """What an error says, without line breaks and without its full stop."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a ``.npz`` file by their keys; that of a ``.npy`` file is "array", mapped."""
     check_name(path)

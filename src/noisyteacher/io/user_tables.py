@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from noisyteacher.core.errors import InputError, first_few, in_one_line
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.io.classes import WHOLE_NUMBER, may_be_labels
 from noisyteacher.io.formats import (
     JSON_LINES,
@@ -30,6 +30,7 @@ from noisyteacher.io.formats import (
     LineBlock,
     check_name,
     check_utf8,
+    in_one_line,
     is_table,
     is_untyped,
     kind_of,

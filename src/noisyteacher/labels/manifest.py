@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from noisyteacher.core.errors import InputError, in_one_line
+from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import fields_sha256
 from noisyteacher.io.classes import clean_classes
+from noisyteacher.io.formats import in_one_line
 from noisyteacher.io.ids import is_text
 
 FILE_NAME = "manifest.json"

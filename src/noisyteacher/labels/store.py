@@ -26,9 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from noisyteacher.core.errors import InputError, first_few, in_one_line
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.core.locks import hold_lock
+from noisyteacher.io.formats import in_one_line
 from noisyteacher.io.ids import is_text, text_array
 from noisyteacher.labels.checks import COLUMNS
 from noisyteacher.labels.manifest import (
