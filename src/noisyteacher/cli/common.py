@@ -87,6 +87,11 @@ Overwrite = Annotated[
 ]
 Json = Annotated[bool, option(OUTPUT, "Print the result as JSON and nothing else.", "--json")]
 
+TopClasses = Annotated[
+    int | None,
+    option(OUTPUT, "How many of the most likely classes to store per row (default: all)."),
+]
+
 _RENAMED = {"--methods": "--method", "--smoke": "--quick", "--batch": "--batch-size"}
 
 

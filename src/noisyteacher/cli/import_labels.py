@@ -17,6 +17,8 @@ from noisyteacher.cli.common import (
     IdColumn,
     Json,
     Overwrite,
+    TopClasses,
+    json_line,
     option,
     say_first,
     say_next,
@@ -155,10 +157,7 @@ def import_labels(
             ANSWERS, "Skip lines that cannot be read instead of stopping at them.", "--skip-bad"
         ),
     ] = False,
-    k: Annotated[
-        int | None,
-        option(OUTPUT, "How many of the most likely classes to store per row (default: all)."),
-    ] = None,
+    k: TopClasses = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -173,8 +172,6 @@ def import_labels(
     other classes share the rest. Without such a column, the label gets all of it.
     """
     say_first("Reading the teacher's outputs.", quiet=json)
-    import orjson
-
     from noisyteacher.labels.importers import (
         ImportSettings,
         import_array,
@@ -190,15 +187,15 @@ def import_labels(
     names = None if classes is None else parse_classes(classes)
     files = _files(sources)
     kind = _kind(files, one_label, names)
-    if kind != "answers":
-        _only_for_answers(
-            skip_bad=skip_bad,
-            choices=choices,
-            answer_key=answer_key,
-            write_synonyms=write_synonyms,
-            allow_rejected=allow_rejected and kind != "table",
-        )
-    _check_options(kind, list_column, one_label)
+    of_llm = (skip_bad, choices, answer_key, write_synonyms, allow_rejected and kind != "table")
+    flags = ("--skip-bad", "--choices", "--answer-key", "--write-synonyms", "--allow-rejected")
+    for flag, used in zip(flags, of_llm, strict=True):
+        if used and kind != "answers":
+            raise InputError(f"{flag} can only be used with answers of an LLM (.jsonl, .json).")
+    if list_column is not None and kind != "table":
+        raise InputError("--list-column can only be used with tables.")
+    if one_label and kind != "table":
+        raise InputError("--label-column and --confidence-column can only be used with tables.")
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; add --overwrite to replace it.")
     id_values = None if ids is None else read_ids(ids)
@@ -252,7 +249,7 @@ def import_labels(
     # A table of labels has its own note of the classes that it found.
     found = kind == "table" and names is None and bool((labels.topk_logprob[:, 0] < 0).any())
     if json:
-        typer.echo(orjson.dumps(summary).decode())
+        typer.echo(json_line(summary))
     else:
         typer.echo(_in_words(summary))
         if found:
@@ -298,24 +295,10 @@ def _kind(files: list[Path], one_label: bool, names: ClassAnswers | None) -> str
     unknown = [str(file) for file, kind in kinds.items() if kind is None]
     if unknown:
         raise InputError(f"{first_few(unknown)}: the name must end in one of {', '.join(OUTPUTS)}.")
-    found = {kind for kind in kinds.values() if kind is not None}
+    found = {str(kind) for kind in kinds.values()}
     if len(found) > 1 or (found == {"array"} and len(files) > 1):
         raise InputError("Several files must be either all .jsonl files or all tables.")
     return found.pop()
-
-
-def _only_for_answers(**options: object) -> None:
-    for name, value in options.items():
-        if value:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} can only be used with answers of an LLM (.jsonl, .json).")
-
-
-def _check_options(kind: str, list_column: str | None, one_label: bool) -> None:
-    if list_column is not None and kind != "table":
-        raise InputError("--list-column can only be used with tables.")
-    if one_label and kind != "table":
-        raise InputError("--label-column and --confidence-column can only be used with tables.")
 
 
 @contextmanager
@@ -389,49 +372,39 @@ def _in_words(summary: dict[str, Any]) -> str:
     top = sorted(per_class.items(), key=lambda item: -item[1])[:10]
     shares = ", ".join(f"{name} {count / rows:.1%}" for name, count in top)
     more = ", ..." if len(per_class) > len(top) else ""
-    lines = [
-        f"Wrote {rows} rows with {len(per_class)} classes to {summary['store']}.",
-        f"Most likely class: {shares}{more}.",
-    ]
-    if "lines" not in summary:
-        if "rejected" in summary:
-            count = summary["rejected"]["off-list"]
-            lines.append(f"Rows left out because their label is not a class: {count}.")
-            lines.append(f"These examples are listed in {summary['rejected_file']}.")
-        return "\n".join(lines)
-    rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
-    lines.append(
-        f"Answers understood: {rules}." if rules else "No text of an answer names a class."
-    )
-    if "logprobs" not in summary["understood"]:
-        lines.append("Without log-probabilities, labels with no stated confidence are hard labels.")
-    if summary["several_answers"]:
-        lines.append(
-            f"Ids with several answers, of which the mean is stored: {summary['several_answers']}."
-        )
-    above = summary["missing_above_half"]
-    lines.append(
-        f"Missing mass: {summary['missing_mean']:.3f} on average, above 0.5 in {above / rows:.1%} "
-        "of the rows."
-    )
-    reasons = dict(summary["rejected"])
-    if summary["bad_lines"]:
-        reasons["bad line"] = summary["bad_lines"]
-    if reasons:
-        listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-        lines.append(
-            f"Lines without a label: {sum(reasons.values())} of {summary['lines']} ({listed})."
-        )
-    if summary["unmatched"]:
-        common = ", ".join(f"{text!r} ({count})" for text, count in summary["unmatched"].items())
-        lines.append(f"Most frequent answers without a class: {common}.")
-    if summary["rejected_naming"]:
-        count, most = summary["rejected_naming"], next(iter(summary["named_in_rejected"]))
-        told = "answer contains" if count == 1 else "answers contain"
-        lines.append(f"{count} rejected {told} the name of a class, most often {most!r}.")
-    if summary["off_list_but_kept"]:
-        count = summary["off_list_but_kept"]
-        lines.append(f"Answers without a class, labeled by their log-probabilities: {count}.")
-    if summary["rejected_file"]:
+    said = f"Wrote {rows} rows with {len(per_class)} classes to {summary['store']}."
+    lines = [said, f"Most likely class: {shares}{more}."]
+    if "lines" in summary:
+        lines += _answers_in_words(summary)
+    elif "rejected" in summary:
+        count = summary["rejected"]["off-list"]
+        lines.append(f"Rows left out because their label is not a class: {count}.")
+    if summary.get("rejected_file"):
         lines.append(f"These examples are listed in {summary['rejected_file']}.")
     return "\n".join(lines)
+
+
+def _answers_in_words(summary: dict[str, Any]) -> Iterator[str]:
+    rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
+    yield f"Answers understood: {rules}." if rules else "No text of an answer names a class."
+    if "logprobs" not in summary["understood"]:
+        yield "Without log-probabilities, labels with no stated confidence are hard labels."
+    if count := summary["several_answers"]:
+        yield f"Ids with several answers, of which the mean is stored: {count}."
+    mean, above = summary["missing_mean"], summary["missing_above_half"] / summary["rows"]
+    yield f"Missing mass: {mean:.3f} on average, above 0.5 in {above:.1%} of the rows."
+    reasons = summary["rejected"]
+    if summary["bad_lines"]:
+        reasons = {**reasons, "bad line": summary["bad_lines"]}
+    if reasons:
+        listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        yield f"Lines without a label: {sum(reasons.values())} of {summary['lines']} ({listed})."
+    if summary["unmatched"]:
+        common = ", ".join(f"{text!r} ({count})" for text, count in summary["unmatched"].items())
+        yield f"Most frequent answers without a class: {common}."
+    if count := summary["rejected_naming"]:
+        told = "answer contains" if count == 1 else "answers contain"
+        most = next(iter(summary["named_in_rejected"]))
+        yield f"{count} rejected {told} the name of a class, most often {most!r}."
+    if count := summary["off_list_but_kept"]:
+        yield f"Answers without a class, labeled by their log-probabilities: {count}."

@@ -19,6 +19,7 @@ from noisyteacher.cli.common import (
     Json,
     Overwrite,
     TextColumn,
+    TopClasses,
     json_line,
     option,
     say_first,
@@ -69,10 +70,7 @@ def label(
         Path | None,
         option(OUTPUT, "Also write a CSV file with the columns id, label and probability."),
     ] = None,
-    k: Annotated[
-        int | None,
-        option(OUTPUT, "How many of the most likely classes to store per row (default: all)."),
-    ] = None,
+    k: TopClasses = None,
     embeddings: Annotated[
         bool,
         option(
@@ -266,12 +264,7 @@ def label(
         if ray is not None:
             raise InputError(f"{model} is asked by one process; --concurrency sets its requests.")
         endpoint = Endpoint(
-            base_url=base_url,
-            key_variable=key_variable,
-            concurrency=concurrency,
-            requests_per_minute=requests_per_minute,
-            retries=retries,
-            max_tokens=max_tokens,
+            base_url, key_variable, concurrency, requests_per_minute, retries, max_tokens=max_tokens
         )
         if names is None:
             raise InputError(f"{model} needs --classes, which names the answers to ask for.")
@@ -351,15 +344,9 @@ def label(
         warn(f"{without_label} rows have no label; {rejected_path(out)} tells why.")
     if csv is not None:
         _write_csv(TeacherLabels.open(out, extras=()), csv)
-    summary = {
-        "store": str(out),
-        "rows": made.rows,
-        "classes": list(made.classes),
-        "extras": sorted(made.extras),
-        "teacher": made.teacher,
-        "seconds": seconds,
-    }
     if json:
+        summary = {"store": str(out), "rows": made.rows, "classes": list(made.classes)}
+        summary |= {"extras": sorted(made.extras), "teacher": made.teacher, "seconds": seconds}
         typer.echo(json_line(summary))
         return
     typer.echo(f"{made.rows} rows, {len(made.classes)} classes, in {seconds} s: {out}")
@@ -378,23 +365,22 @@ def _shown(gold: Dataset, classes: ClassAnswers, shots: int) -> list[tuple[str, 
     """The first few gold rows of each class, with the classes in alternation."""
     from noisyteacher.io.classes import label_numbers
 
-    numbers = label_numbers(
-        [gold.classes[label] if label >= 0 else None for label in gold.y.tolist()],
-        tuple(classes),
-        "the examples",
-    )
-    names, found = tuple(classes), []
-    for label, name in enumerate(names):
-        rows = (numbers == label).nonzero()[0][:shots].tolist()
-        found += [(turn, label, str(gold.inputs[row]), name) for turn, row in enumerate(rows)]
-    return [(text, name) for _, _, text, name in sorted(found, key=lambda one: one[:2])]
+    labels = [gold.classes[label] if label >= 0 else None for label in gold.y.tolist()]
+    numbers = label_numbers(labels, tuple(classes), "the examples")
+    rows = [(numbers == label).nonzero()[0].tolist() for label in range(len(classes))]
+    return [
+        (str(gold.inputs[of_class[turn]]), name)
+        for turn in range(shots)
+        for name, of_class in zip(classes, rows, strict=True)
+        if turn < len(of_class)
+    ]
 
 
 def _estimate_in_words(estimate: CostEstimate, endpoint: Endpoint, price: str | None) -> str:
-    minutes = estimate.seconds / 60
     told = (
         f"{estimate.texts} texts: about {estimate.tokens_in} tokens in and {estimate.tokens_out} "
-        f"out, about {minutes:.1f} minutes with {endpoint.concurrency} requests at a time"
+        f"out, about {estimate.seconds / 60:.1f} minutes with {endpoint.concurrency} requests at "
+        "a time"
     )
     if price is None:
         return f"{told}."

@@ -45,7 +45,7 @@ def parse_classes(text: str) -> ClassAnswers:
     return with_synonyms(dict.fromkeys(clean_classes(names), ()))
 
 
-def with_synonyms(synonyms: Mapping[str, tuple[str, ...]]) -> ClassAnswers:
+def with_synonyms(synonyms: Mapping[str, Sequence[str]]) -> ClassAnswers:
     """Check the names and put each before its own synonyms."""
     names = clean_classes(list(synonyms))
     return {name: tuple(dict.fromkeys((name, *synonyms[name]))) for name in names}
@@ -65,14 +65,12 @@ def _from_json(path: Path) -> ClassAnswers:
             f"{path} must hold a list of class names, or an object that maps each name to a "
             "list of further answers."
         )
-    synonyms = {}
     content.pop(UNMATCHED, None)
     for name, given in content.items():
-        answers = [given] if isinstance(given, str) else given
+        content[name] = answers = [given] if isinstance(given, str) else given
         if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
             raise InputError(f"{path}: the answers of {name!r} must be strings, got {given!r}.")
-        synonyms[name] = tuple(answers)
-    return with_synonyms(synonyms)
+    return with_synonyms(content)
 
 
 def clean_classes(classes: Sequence[str] | None, count: int | None = None) -> tuple[str, ...]:
@@ -81,16 +79,14 @@ def clean_classes(classes: Sequence[str] | None, count: int | None = None) -> tu
         classes = [str(number) for number in range(count or 0)]
     if isinstance(classes, str):
         raise InputError(f"classes must be a sequence of strings, got {classes!r}.")
-    odd = [name for name in classes if not isinstance(name, str)]
-    if odd:
+    if odd := [name for name in classes if not isinstance(name, str)]:
         raise InputError(f"classes must be strings, got {first_few(odd)}.")
     names = tuple(map(str, classes))
     if len(names) < 2:
         raise InputError(f"at least 2 classes are needed, got {len(names)}.")
     if count is not None and len(names) != count:
         raise InputError(f"{len(names)} classes were named for {count} columns.")
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
+    if repeated := [name for name, times in Counter(names).items() if times > 1]:
         raise InputError(f"classes must be unique; repeated: {first_few(repeated)}.")
     check_text("classes", *names)
     return names
@@ -174,11 +170,9 @@ def label_numbers(
     """
     used = [t for t in dict.fromkeys(texts) if t is not None and not is_unknown(t, classes)]
     place = places_of(used, classes, where, synonyms)
-    strange = [name for name in used if name not in place]
-    if strange:
+    if strange := [name for name in used if name not in place]:
         place |= _spelled_otherwise(strange, classes, synonyms or {})
-        strange = [name for name in strange if name not in place]
-    if strange:
+    if strange := [name for name in strange if name not in place]:
         refuse_several(strange, classes, where)
         raise UnknownLabelsError(
             f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
@@ -256,16 +250,16 @@ def _warn_of_places(used: Sequence[str], classes: Sequence[str], where: str) -> 
     more = ", ..." if len(taken) > _SHOWN else ""
     warn(
         f"The labels of {where} are numbers{'' if taken[0] == 0 else ', and none is 0'}: {told}"
-        f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong.",
+        f"{more}, counted from 0 among the teacher's classes; give class names if that is wrong."
     )
 
 
 def may_be_labels(kind: Any) -> bool:
     """Whether an Arrow type is one of labels; decimal numbers are what a regression predicts."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    numbers = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return bool(text or numbers or pa.types.is_null(kind))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return True
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def label_texts(column: Any, where: str) -> list[str | None]:
@@ -330,8 +324,7 @@ def number_classes(
     if not (names or numbers_are_names) and _all_match(rf"-?{WHOLE_NUMBER}(\.[0-9]*)?", said):
         raise InputError(f"{where} holds decimals; labels are class names or whole numbers.")
     known = tuple(names) or tuple(sorted({text for text in texts[0] if text is not None}))
-    strange = sorted(said - set(known))
-    if strange:
+    if strange := sorted(said - set(known)):
         raise InputError(
             f"{where} has the labels {first_few(strange)}, which are not among the classes "
             f"{first_few(known, 10)}."

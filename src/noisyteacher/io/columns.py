@@ -43,8 +43,7 @@ class InputColumns:
     def inputs(self, table: Any, where: str) -> npt.NDArray[np.float32] | list[str]:
         """n texts, or (n, d) features."""
         wanted = [self.text] if self.text is not None else list(self.features)
-        missing = [name for name in wanted if name not in table.column_names]
-        if missing:
+        if missing := [name for name in wanted if name not in table.column_names]:
             raise InputError(f"{where}: the test part lacks the columns {first_few(missing)}.")
         if self.text is not None:
             return texts_in(table, self.text, where)
@@ -88,8 +87,7 @@ def input_columns(
 
 def _warn_of_unused(columns: Sequence[str], where: str) -> None:
     # Not of a second label: it is not to be written into the text.
-    unused = [name for name in columns if name not in LABEL_COLUMNS]
-    if unused:
+    if unused := [name for name in columns if name not in LABEL_COLUMNS]:
         what = "the column {} is" if len(unused) == 1 else "the columns {} are"
         warn(
             f"{where} has texts, and students read nothing else: {what.format(first_few(unused))} "
@@ -98,7 +96,7 @@ def _warn_of_unused(columns: Sequence[str], where: str) -> None:
 
 
 def _refuse_strings(table: Any, columns: Sequence[str], where: str) -> None:
-    strings = [name for name in columns if _is_text(table[name].type)]
+    strings = [name for name in columns if is_text_type(table[name].type)]
     for name in strings:
         values = [value for value in table[name].to_pylist() if value]
         if values and all(value.lower().endswith(IMAGE_SUFFIXES) for value in values):
@@ -137,8 +135,7 @@ def _index_columns(table: Any, columns: Sequence[str]) -> list[str]:
 def _warn_of_index(table: Any, index: Sequence[str], kept: Sequence[str], where: str) -> None:
     if index:
         warn(f"{where}: left out {first_few(index)}, an index that pandas wrote, not a feature.")
-    counting = [name for name in kept if _counts_rows(table[name])]
-    if counting:
+    if counting := [name for name in kept if _counts_rows(table[name])]:
         warn(
             f"{where}: {first_few(counting)} numbers the rows, but is used as a feature. If it is "
             "an id, name it with id_column= (--id-column), or remove it."
@@ -153,12 +150,12 @@ def _counts_rows(values: Any) -> bool:
 
 def is_list(kind: Any) -> bool:
     """Whether an Arrow type is one of lists, of whatever kind."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_one(kind) for is_one in kinds)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text_type(kind: Any) -> bool:
+    """Whether an Arrow type is one of texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -227,11 +224,8 @@ def features_in(table: Any, columns: Sequence[str], where: str) -> npt.NDArray[n
     """(n, d) numbers: columns side by side, columns of lists spread out."""
     parts = [numbers_in(table, name, where).astype(np.float32) for name in columns]
     features = np.concatenate(parts, axis=1)
-    if not np.isfinite(features).all():
-        rows = np.flatnonzero(~np.isfinite(features).all(1))
-        raise InputError(
-            f"{where} has infinite or NaN features in rows {first_few(rows.tolist())}."
-        )
+    if rows := np.flatnonzero(~np.isfinite(features).all(1)).tolist():
+        raise InputError(f"{where} has infinite or NaN features in rows {first_few(rows)}.")
     return features
 
 
@@ -239,10 +233,6 @@ def feature_names(table: Any, columns: Sequence[str]) -> tuple[str, ...]:
     """A name for each of the features: a column of lists has one for each place in its lists."""
     names: list[str] = []
     for column in columns:
-        values = table[column]
-        if is_list(values.type):
-            width = pc.list_value_length(values.slice(0, 1))[0].as_py()
-            names += [f"{column}[{i}]" for i in range(width)]
-        else:
-            names.append(column)
+        first = table[column][0].as_py() if is_list(table[column].type) else None
+        names += [column] if first is None else [f"{column}[{i}]" for i in range(len(first))]
     return tuple(names)

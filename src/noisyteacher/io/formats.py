@@ -7,7 +7,7 @@ import gzip
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -57,6 +57,11 @@ def name_files(paths: Sequence[Path]) -> str:
     """How messages call one or more files."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{more}"
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an error says, without line breaks and without its full stop."""
+    return " ".join(str(error).split()).rstrip(".")
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -168,13 +173,17 @@ def raw_lines(path: Path, size: int | None = None) -> Iterator[RawLines]:
     check_name(path)
     with _open(path) as file:
         try:
-            start, read = _reader_after_mark(file, path)
+            start = file.read(_LOOK_AHEAD)
+            check_utf8(start, path)
+            file.seek(len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0)
+            if b"\r" in start and b"\n" not in start:  # as old programs end lines
+                file = BytesIO(file.read().replace(b"\r", b"\n"))
             if 0 <= start.find(b"\n") <= SHORT_LINE:
                 while data := file.read(size or _RAW_BYTES):
                     data += file.readline()
                     yield RawLines(number, data, [])
                     number += int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
-            while lines := read(_BLOCK_BYTES):
+            while lines := file.readlines(_BLOCK_BYTES):
                 yield RawLines(number, b"", lines)
                 number += len(lines)
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
@@ -187,34 +196,8 @@ def _open(path: Path) -> BinaryIO:
     return path.open("rb", buffering=_BLOCK_BYTES)
 
 
-class _ReturnLines:
-    """Lines that end in CR alone, as old programs write them."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._rest = b""
-
-    def readlines(self, size: int) -> list[bytes]:
-        while block := self._file.read(size):
-            *lines, self._rest = (self._rest + block).split(b"\r")
-            if lines:
-                return lines
-        last, self._rest = self._rest, b""
-        return [last] if last else []
-
-
 def check_utf8(start: bytes, path: Path) -> None:
     """Refuse UTF-16 text, with or without its mark, by the first bytes of a file."""
     zeros = start[:1000].count(b"\0")
     if start.startswith(_UTF16_MARKS) or 4 * zeros > len(start[:1000]):
         raise InputError(f"{path} is UTF-16 text; save it as UTF-8.")
-
-
-def _reader_after_mark(file: BinaryIO, path: Path) -> tuple[bytes, Callable[[int], list[bytes]]]:
-    """The start of the file, and what reads some more lines, the byte order mark left out."""
-    start = file.read(_LOOK_AHEAD)
-    check_utf8(start, path)
-    file.seek(len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0)
-    if b"\r" in start and b"\n" not in start:
-        return start, _ReturnLines(file).readlines
-    return start, file.readlines

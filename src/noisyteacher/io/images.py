@@ -85,17 +85,13 @@ def decoded(images: np.ndarray | EncodedImages, size: tuple[int, int] | None) ->
         if size is not None and images.shape[1:3] != size:
             fitted = [_fit(Image.fromarray(image), *size) for image in images]
             images = np.stack(fitted) if fitted else np.empty((0, *size, 3), np.uint8)
-        _, height, width, _ = images.shape
-        return DecodedImages(len(images), height, width, _slices(images))
+        count, height, width, _ = images.shape
+        blocks = (images[start : start + _BLOCK] for start in range(0, count, _BLOCK))
+        return DecodedImages(count, height, width, blocks)
     stream = images.stream()
     first = list(islice(stream, _LOOK_AT))
     size = size or _common_size(first)
     return DecodedImages(len(images), *size, _decode_blocks(chain(first, stream), *size))
-
-
-def _slices(images: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(images), _BLOCK):
-        yield images[start : start + _BLOCK]
 
 
 def _common_size(items: list[tuple[str, bytes]]) -> tuple[int, int]:
@@ -104,23 +100,18 @@ def _common_size(items: list[tuple[str, bytes]]) -> tuple[int, int]:
         with _opened(name, data) as image:
             height, width = image.height, image.width
             sizes.add((width, height) if _lies(image) else (height, width))
+    if not sizes:
+        return DEFAULT_SIDE, DEFAULT_SIDE
     if len(sizes) == 1:
         return sizes.pop()
-    side = DEFAULT_SIDE
-    if sizes:
-        side = SMALL_SIDE if max(map(max, sizes)) < _SMALL_BELOW else DEFAULT_SIDE
-        _warn_of_sizes(sizes, len(items), side)
-    return (side, side)
-
-
-def _warn_of_sizes(sizes: set[tuple[int, int]], looked_at: int, side: int) -> None:
-    by_area = sorted(sizes, key=lambda size: (size[0] * size[1], size))
-    (low, narrow), (high, wide) = by_area[0], by_area[-1]
+    side = SMALL_SIDE if max(map(max, sizes)) < _SMALL_BELOW else DEFAULT_SIDE
+    (low, narrow), *_, (high, wide) = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     warn(
-        f"The images differ in size: the first {looked_at} are {low}×{narrow} to {high}×{wide} "
+        f"The images differ in size: the first {len(items)} are {low}×{narrow} to {high}×{wide} "
         f"(height × width). All are brought to {side}×{side}; choose another side with image_size= "
         "(--image-size)."
     )
+    return side, side
 
 
 def _decode_blocks(

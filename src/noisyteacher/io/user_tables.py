@@ -30,6 +30,7 @@ from noisyteacher.io.formats import (
     LineBlock,
     check_name,
     check_utf8,
+    in_one_line,
     is_table,
     is_untyped,
     kind_of,
@@ -130,12 +131,7 @@ def read_table(
 
 
 def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Sequence[str]]) -> Any:
-    kind = kind_of(path)
-    if kind not in TABLES:
-        if is_table(path):
-            raise InputError(f"{path} is compressed; decompress it first.")
-        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLES)}.")
-    check_name(path)
+    kind = _kind_of_table(path)
     with _as_input_errors(path):
         if kind in PARQUET:
             with pq.ParquetFile(path, pre_buffer=False) as file:
@@ -146,6 +142,16 @@ def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Seq
             table = _read_csv(path, (id_columns, *text_columns))
     _check_names(table.column_names, path)
     return table
+
+
+def _kind_of_table(path: Path) -> str:
+    kind = kind_of(path)
+    if kind not in TABLES:
+        if is_table(path):
+            raise InputError(f"{path} is compressed; decompress it first.")
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLES)}.")
+    check_name(path)
+    return kind
 
 
 @contextmanager
@@ -164,18 +170,11 @@ def _as_input_errors(path: Path) -> Iterator[None]:
             raise InputError(f"{path} is empty.") from error
         if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
             raise InputError(f"{path} is not UTF-8; save the file as UTF-8.") from error
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"{path} cannot be read as a table: {reason}.") from error
+        raise InputError(f"{path} cannot be read as a table: {in_one_line(error)}.") from error
 
 
 def _read_csv(path: Path, text_columns: Sequence[Sequence[str]]) -> Any:
-    parsing = pa_csv.ParseOptions(
-        delimiter="\t" if kind_of(path) == ".tsv" else ",", newlines_in_values=True
-    )
-    names = _csv_names(path, parsing)
-    texts = {first_present(wanted, names) for wanted in text_columns} - {None}
-    converting = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
-    table = pa_csv.read_csv(_unpacked(path), parse_options=parsing, convert_options=converting)
+    table = pa_csv.read_csv(_unpacked(path), **_csv_options(path, text_columns))
     for name in table.column_names:
         if pa.types.is_binary(table[name].type):
             raise InputError(f"{path}: the column {name!r} is not UTF-8; save the file as UTF-8.")
@@ -196,27 +195,28 @@ def no_formulas(texts: Any) -> Any:
 def csv_bytes(columns: Mapping[str, Any]) -> bytes:
     """A CSV file of some columns, without formulas."""
     arrays = {name: pa.array(values) for name, values in columns.items()}
-    for name, values in arrays.items():
-        if pa.types.is_string(values.type):
-            arrays[name] = no_formulas(values)
+    arrays = {n: no_formulas(a) if pa.types.is_string(a.type) else a for n, a in arrays.items()}
     sink = pa.BufferOutputStream()
     pa_csv.write_csv(pa.table(arrays), sink)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _csv_names(path: Path, parsing: Any) -> list[str]:
-    stream = _unpacked(path)
-    with stream if stream is not path else path.open("rb") as file:
+def _csv_options(path: Path, text_columns: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """How Arrow is to read the file: those of ``text_columns`` that it has as text."""
+    delimiter = "\t" if kind_of(path) == ".tsv" else ","
+    parsing = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    with _unpacked(path) as file:
         check_utf8(file.read(1000), path)
-    names = list(pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names)
+    names = pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names
     _check_names(names, path)
-    return names
+    texts = {first_present(wanted, names) for wanted in text_columns} - {None}
+    converting = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+    return {"parse_options": parsing, "convert_options": converting}
 
 
 def _unpacked(path: Path) -> Any:
-    """The file, or what a .gz file holds."""
-    packed = path.suffix.lower() == ".gz"
-    return pa.input_stream(str(path), compression="gzip") if packed else path
+    """The file's bytes, or those that a .gz file holds."""
+    return pa.input_stream(str(path), "gzip" if path.suffix.lower() == ".gz" else None)
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
@@ -305,9 +305,8 @@ def _json_array(values: list[Any]) -> Any:
         return pa.array(values)
     flat = np.array(numbers, np.float64)
     if kind is list:
-        return pa.ListArray.from_arrays(
-            np.arange(0, len(flat) + 1, len(first), dtype=np.int32), flat
-        )
+        ends = np.arange(0, len(flat) + 1, len(first), dtype=np.int32)
+        return pa.ListArray.from_arrays(ends, flat)
     by_name = flat.reshape(len(values), -1).T
     return pa.StructArray.from_arrays(list(map(pa.array, by_name)), names=list(first))
 
@@ -373,8 +372,7 @@ def concatenate(tables: Sequence[Any], files: Sequence[Path]) -> Any:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         names = first_few([str(file) for file in files])
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"The columns of {names} differ: {reason}.") from error
+        raise InputError(f"The columns of {names} differ: {in_one_line(error)}.") from error
 
 
 def _as_text(table: Any, name: str) -> Any:
@@ -399,40 +397,22 @@ def _with_whole_ids(table: Any, id_columns: Sequence[str], path: Path) -> Any:
     return table.set_column(table.column_names.index(column), column, ids.cast(pa.int64()))
 
 
-_LINES_AT_ONCE = 50_000
-
-
 def table_blocks(
     path: Path, id_columns: Sequence[str], *text_columns: Sequence[str]
 ) -> Iterator[Any]:
     """A table's rows in order, some ten thousand at a time; ids in CSV files stay text."""
-    kind = kind_of(path)
-    if kind not in TABLES:
-        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLES)}.")
-    check_name(path)
+    kind = _kind_of_table(path)
     with _as_input_errors(path):
         if kind in PARQUET:
             # Else Arrow keeps what it has read of the file until the end.
             with pq.ParquetFile(path, pre_buffer=False) as file:
-                for batch in file.iter_batches(_LINES_AT_ONCE):
+                for batch in file.iter_batches(50_000):
                     yield pa.Table.from_batches([batch])
         elif kind in JSON_LINES:
             for rows in _json_rows(path):
                 yield pa.Table.from_pylist(rows)
         else:
-            parsing = pa_csv.ParseOptions(
-                delimiter="\t" if kind == ".tsv" else ",", newlines_in_values=True
-            )
-            names = _csv_names(path, parsing)
-            texts = {first_present(wanted, names) for wanted in (id_columns, *text_columns)}
-            converting = pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(texts - {None}, pa.string())
-            )
-            reader = pa_csv.open_csv(
-                _unpacked(path),
-                read_options=pa_csv.ReadOptions(block_size=1 << 23),
-                parse_options=parsing,
-                convert_options=converting,
-            )
-            for batch in reader:
+            reading = pa_csv.ReadOptions(block_size=1 << 23)
+            options = _csv_options(path, (id_columns, *text_columns))
+            for batch in pa_csv.open_csv(_unpacked(path), reading, **options):
                 yield pa.Table.from_batches([batch])

@@ -53,11 +53,8 @@ def as_float(array: Numbers) -> npt.NDArray[np.floating[Any]]:
 def check_shape(array: Numbers, name: str, shape: tuple[int | str, ...]) -> None:
     """Compare with a shape whose free sides are names, as in ``(5, "L")``."""
     actual = tuple(array.shape)
-    fits = len(actual) == len(shape) and all(
-        isinstance(wanted, str) or wanted == side
-        for wanted, side in zip(shape, actual, strict=True)
-    )
-    if not fits:
+    wanted = [a if isinstance(s, str) else s for s, a in zip(shape, actual, strict=False)]
+    if len(actual) != len(shape) or wanted != list(actual):
         sides = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
         raise InputError(f"{name} must have shape ({sides}), got {actual}.")
 

@@ -17,10 +17,12 @@ import orjson
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import fields_sha256
 from noisyteacher.io.classes import clean_classes
+from noisyteacher.io.formats import in_one_line
 from noisyteacher.io.ids import is_text
 
 FILE_NAME = "manifest.json"
 LABEL_COLUMNS = ("topk_index", "topk_logprob", "stored_tail", "missing")  # of a ``Record``
+_COLUMNS = ("ids", *LABEL_COLUMNS)
 _FORMAT = "noisyteacher labels"
 _VERSION = 1
 _PART_NAME = re.compile(r"part-[0-9a-f]{8}-[0-9]{5}\.parquet")
@@ -51,9 +53,7 @@ class Record:
         def pick(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return column[rows] if isinstance(rows, slice) else np.take(column, rows, axis=0)
 
-        columns: dict[str, Any] = {
-            name: pick(getattr(self, name)) for name in ("ids", *LABEL_COLUMNS)
-        }
+        columns: dict[str, Any] = {name: pick(getattr(self, name)) for name in _COLUMNS}
         extras = {name: pick(column) for name, column in self.extras.items()}
         return replace(self, **columns, extras=extras)
 
@@ -64,8 +64,7 @@ class Record:
         parts: tuple[Record, ...] = (self, *others)
         shared = set.intersection(*(set(part.extras) for part in parts))
         columns: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("ids", *LABEL_COLUMNS)
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS
         }
         extras = {name: np.concatenate([part.extras[name] for part in parts]) for name in shared}
         return replace(self, **columns, extras=extras)
@@ -137,10 +136,9 @@ class Manifest:
             manifest = cls(**fields)
             manifest._check()
         except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
             raise InputError(
-                f"{folder / FILE_NAME} is not a manifest that noisyteacher wrote ({reason}); make "
-                "the label store again."
+                f"{folder / FILE_NAME} is not a manifest that noisyteacher wrote "
+                f"({in_one_line(error)}); make the label store again."
             ) from error
         return manifest
 
@@ -150,8 +148,7 @@ class Manifest:
         for name, count in counts.items():
             if type(count) is not int or count < 0:
                 raise ValueError(f"{name} is {count!r}, not a number of rows or classes")
-        outside = [part.file for part in self.parts if not is_part_name(part.file)]
-        if outside:
+        if outside := [part.file for part in self.parts if not is_part_name(part.file)]:
             raise ValueError(f"{outside[0]!r} is not the name of a part in this folder")
         if sum(part.rows for part in self.parts) != self.rows:
             raise ValueError(f"its parts do not add up to {self.rows} rows")

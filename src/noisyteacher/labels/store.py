@@ -29,7 +29,9 @@ import pyarrow.parquet as pq
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import temporary_sibling, write_atomic
 from noisyteacher.core.locks import hold_lock
+from noisyteacher.io.formats import in_one_line
 from noisyteacher.io.ids import is_text, text_array
+from noisyteacher.labels.checks import COLUMNS
 from noisyteacher.labels.manifest import (
     FILE_NAME,
     Manifest,
@@ -44,6 +46,7 @@ from noisyteacher.labels.topk import index_dtype
 
 _PART_BYTES = 1 << 26
 _PART_ROWS = 1 << 18
+_NUMBERS = ("tail", "missing")  # one in each row; the other columns hold lists
 
 
 def write(
@@ -110,15 +113,14 @@ def _parts_to_replace(folder: Path) -> set[str]:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a label store, so it is not overwritten.")
     files = {file.name for file in folder.iterdir()}
-    if parts_in_use(folder) is not None:
-        return {name for name in files if is_part_name(name)}
-    foreign = sorted(n for n in files if not is_part_name(n) and not n.startswith(f".{FILE_NAME}."))
-    if foreign:
+    parts = {name for name in files if is_part_name(name)}
+    foreign = sorted(name for name in files - parts if not name.startswith(f".{FILE_NAME}."))
+    if foreign and parts_in_use(folder) is None:
         raise InputError(
             f"{folder} is not a label store (it holds {first_few(foreign)}), "
             "so it is not overwritten."
         )
-    return {name for name in files if is_part_name(name)}
+    return parts
 
 
 def _remove_unused(folder: Path, names: Iterable[str]) -> None:
@@ -192,17 +194,18 @@ def _rows_per_part(record: Record) -> int:
 
 def _table(record: Record) -> Any:
     ids = record.ids
-    columns = {
-        # Through a list, because pyarrow ends NumPy strings at their first NUL.
-        "id": pa.array(ids.tolist(), pa.string()) if is_text(ids) else pa.array(ids),
-        "topk_index": _list_column(record.topk_index),
-        "topk_logprob": _list_column(record.topk_logprob),
-        "tail": pa.array(record.stored_tail),
-        "missing": pa.array(record.missing),
-    }
-    columns |= {name: _list_column(column) for name, column in record.extras.items()}
+    # Through a list, because pyarrow ends NumPy strings at their first NUL.
+    columns = {"id": pa.array(ids.tolist(), pa.string()) if is_text(ids) else pa.array(ids)}
+    for name, column in _columns(record).items():
+        columns[name] = pa.array(column) if name in _NUMBERS else _list_column(column)
     fields = [pa.field(name, array.type, nullable=False) for name, array in columns.items()]
     return pa.table(list(columns.values()), schema=pa.schema(fields))
+
+
+def _columns(record: Record) -> dict[str, npt.NDArray[Any]]:
+    """All columns but that of the ids, by their names in the file."""
+    values = (record.topk_index, record.topk_logprob, record.stored_tail, record.missing)
+    return {**dict(zip(COLUMNS[1:], values, strict=True)), **record.extras}
 
 
 def _list_column(column: npt.NDArray[Any]) -> Any:
@@ -216,8 +219,7 @@ def read(path: Path, extras: Iterable[str] | None) -> Record:
     """Read the store ``path`` with the named extra columns (None: all) and check its hashes."""
     manifest = Manifest.load(path)
     names = list(manifest.extras) if extras is None else list(extras)
-    absent = [name for name in names if name not in manifest.extras]
-    if absent:
+    if absent := [name for name in names if name not in manifest.extras]:
         raise InputError(f"{path} has no extra column {first_few(absent)}.")
     check_parts(path, manifest, names)
     record, hashes = empty_record(manifest, names), RowHashes()
@@ -287,19 +289,12 @@ def _damaged(file: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{file} is damaged: {reason.rstrip('.')}.") from error
+        raise InputError(f"{file} is damaged: {in_one_line(error)}.") from error
 
 
 def _read_part(file: Path, rows: int, record: Record, start: int) -> npt.NDArray[Any]:
     """Fill the rows from ``start`` on from one part, and return its ids."""
-    targets = {
-        "topk_index": record.topk_index,
-        "topk_logprob": record.topk_logprob,
-        "tail": record.stored_tail,
-        "missing": record.missing,
-        **record.extras,
-    }
+    targets = _columns(record)
     with _damaged(file):
         with pq.ParquetFile(file, memory_map=True) as parquet:
             table = parquet.read(["id", *targets])

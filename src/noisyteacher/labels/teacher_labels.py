@@ -19,6 +19,7 @@ from noisyteacher.io.ids import IdLookup, IdsLike, check_unique, clean_ids, is_t
 from noisyteacher.labels import store
 from noisyteacher.labels.checks import (
     ArrayLike,
+    Numbers,
     as_array,
     blocks_of_logits,
     blocks_of_probs,
@@ -74,15 +75,10 @@ class TeacherLabels(Record):
         ``k`` classes are stored per row, all of them by default; ``temperature`` only records what
         the probabilities were made with.
         """
-        array = as_array(probs, "probs")
-        unique = unique_ids(ids)
-        check_shape(array, "probs", (len(unique), "L"))
-        names = clean_classes(classes, array.shape[1])
+        array, unique, names = _dense_rows("probs", ids, probs, classes)
         blocks = blocks_of_probs(array, unique)
         top = compress(blocks, len(unique), len(names), clean_k(k, len(names)))
-        return cls._make(
-            unique, names, top, missing, extras, teacher, revision, clean_temperature(temperature)
-        )
+        return cls._make(unique, names, top, missing, extras, teacher, revision, temperature)
 
     @classmethod
     def from_logits(
@@ -99,10 +95,7 @@ class TeacherLabels(Record):
         temperature: float = 1.0,
     ) -> Self:
         """Labels from the softmax of (n, L) logits divided by ``temperature``."""
-        array = as_array(logits, "logits")
-        unique = unique_ids(ids)
-        check_shape(array, "logits", (len(unique), "L"))
-        names = clean_classes(classes, array.shape[1])
+        array, unique, names = _dense_rows("logits", ids, logits, classes)
         positive = clean_temperature(temperature) or 1.0
         _warn_of_probabilities(array)
         blocks = blocks_of_logits(array, unique, positive)
@@ -132,9 +125,7 @@ class TeacherLabels(Record):
         unique = unique_ids(ids)
         names = clean_classes(classes)
         top = compress_topk(index, prob, tail, unique, len(names))
-        return cls._make(
-            unique, names, top, missing, extras, teacher, revision, clean_temperature(temperature)
-        )
+        return cls._make(unique, names, top, missing, extras, teacher, revision, temperature)
 
     @classmethod
     def average(cls, stores: Sequence[TeacherLabels], k: int | None = None) -> Self:
@@ -153,16 +144,10 @@ class TeacherLabels(Record):
         missing = np.mean([labels.missing for labels in aligned], axis=0, dtype=np.float64)
         names = [labels.teacher or "unnamed" for labels in aligned]
         temperatures = {labels.temperature for labels in aligned}
-        return cls._make(
-            first.ids.copy(),
-            first.classes,
-            top,
-            missing,
-            extras=None,
-            teacher=f"mean of {', '.join(names)}",
-            revision=None,
-            temperature=temperatures.pop() if len(temperatures) == 1 else None,
-        )
+        temperature = temperatures.pop() if len(temperatures) == 1 else None
+        teacher = f"mean of {', '.join(names)}"
+        ids = first.ids.copy()
+        return cls._make(ids, first.classes, top, missing, None, teacher, None, temperature)
 
     @classmethod
     def _make(
@@ -188,7 +173,7 @@ class TeacherLabels(Record):
             extras=clean_extras(extras, ids, len(classes)),
             teacher=teacher,
             revision=revision,
-            temperature=temperature,
+            temperature=clean_temperature(temperature),
         )
         return made.under_ids(ids)
 
@@ -330,15 +315,22 @@ def unique_ids(ids: IdsLike) -> npt.NDArray[Any]:
     return cleaned
 
 
+def _dense_rows(
+    name: str, ids: IdsLike, values: ArrayLike, classes: Sequence[str] | None
+) -> tuple[Numbers, npt.NDArray[Any], tuple[str, ...]]:
+    """(n, L) values, their n ids and L classes, all of which fit together."""
+    array, unique = as_array(values, name), unique_ids(ids)
+    check_shape(array, name, (len(unique), "L"))
+    return array, unique, clean_classes(classes, array.shape[1])
+
+
 def _aligned(other: TeacherLabels, first: TeacherLabels, number: int) -> TeacherLabels:
     """``other`` in the order of ``first``'s ids, which must be the same set."""
     if other.classes != first.classes:
         raise InputError(f"labels 0 and {number} to average have different classes.")
-    absent = first.ids[~other.has(first.ids)].tolist()
-    extra = other.ids[~first.has(other.ids)].tolist()
-    if absent:
+    if absent := first.ids[~other.has(first.ids)].tolist():
         raise InputError(f"labels {number} to average lack the ids {first_few(absent)}.")
-    if extra:
+    if extra := other.ids[~first.has(other.ids)].tolist():
         raise InputError(f"labels 0 to average lack the ids {first_few(extra)} of labels {number}.")
     return other.take(first.ids)
 
@@ -356,5 +348,5 @@ def _warn_of_probabilities(logits: Any) -> None:
     if len(few) and bool((few >= 0).all() and ((few.sum(1) - 1).abs() < 1e-3).all()):
         warn(
             "These logits look like probabilities: none is below 0, and rows sum to 1. Their "
-            "softmax is nearly flat; give probabilities as such.",
+            "softmax is nearly flat; give probabilities as such."
         )

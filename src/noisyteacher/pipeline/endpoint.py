@@ -30,8 +30,8 @@ from noisyteacher.data import Dataset
 from noisyteacher.io.classes import ClassAnswers
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.importers.answer_lines import LineReader
-from noisyteacher.labels.importers.answer_text import REFUSED
 from noisyteacher.labels.importers.llm_rows import LlmRows
+from noisyteacher.labels.importers.reading import REFUSED
 from noisyteacher.labels.importers.responses import ERROR, BadLineError
 
 PREFIX = "openai:"
@@ -154,36 +154,29 @@ class EndpointTeacher:
 
     def estimate(self, texts: Sequence[str]) -> CostEstimate:
         """Ask about one text, and reckon from there."""
-        asked = self.ask(texts[0])
+        asked, count = len(self.ask(texts[0])), len(texts)
         began = time.monotonic()
         answer = orjson.loads(self._sender.send(self._body(texts[0])))
         seconds = time.monotonic() - began
         usage = answer.get("usage") or {}
-        per_token = len(asked) / max(usage.get("prompt_tokens") or 0, 1)
-        if not usage.get("prompt_tokens"):
-            per_token = _CHARACTERS_PER_TOKEN
-        length = sum(map(len, texts)) + (len(asked) - len(texts[0])) * len(texts)
+        tokens = usage.get("prompt_tokens")
+        per_token = asked / tokens if tokens else _CHARACTERS_PER_TOKEN
+        length = sum(map(len, texts)) + (asked - len(texts[0])) * count
         rate = self._endpoint.concurrency / max(seconds, 1e-3)
         if self._endpoint.requests_per_minute:
             rate = min(rate, self._endpoint.requests_per_minute / 60)
         said = usage.get("completion_tokens") or min(8, self._endpoint.max_tokens)
-        return CostEstimate(
-            len(texts), round(length / per_token), said * len(texts), len(texts) / rate
-        )
+        return CostEstimate(count, round(length / per_token), said * count, count / rate)
 
     def ask(self, text: str) -> str:
         """The prompt about a text."""
         shown = [
-            f"Text: {other}\nClass: {name}\n" for other, name in self._examples if other != text
+            f"\nText: {other}\nClass: {name}\n" for other, name in self._examples if other != text
         ]
-        before, after = self._prompt.split("{text}")
-        filled = [
-            part.replace("{classes}", ", ".join(self.classes or ())).replace(
-                "{examples}", "\n".join(["", *shown]) if shown else ""
-            )
-            for part in (before, after)
-        ]
-        return text.join(filled)
+        # Split first: a text may hold {classes} itself.
+        parts = self._prompt.split("{text}")
+        filled = [part.replace("{classes}", ", ".join(self.classes or ())) for part in parts]
+        return text.join(part.replace("{examples}", "".join(shown)) for part in filled)
 
     def _body(self, text: str) -> dict[str, Any]:
         return {
@@ -198,10 +191,8 @@ class EndpointTeacher:
     def label(
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
     ) -> TeacherLabels:
-        names = ids.tolist()
         self.rejected = rejected = {}
         rows = LlmRows(len(self.classes or ()))
-        reasons: Counter[str] = Counter()
         with ThreadPoolExecutor(self._endpoint.concurrency) as pool:
             try:
                 answers = list(pool.map(lambda text: self._sender.send(self._body(text)), inputs))
@@ -209,14 +200,13 @@ class EndpointTeacher:
                 self._sender.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        for name, answer in zip(names, answers, strict=True):
+        for name, answer in zip(ids.tolist(), answers, strict=True):
             mass, reason, told = self._read(answer)
             if mass is None:
                 rejected[name] = (reason, told)
-                reasons[reason] += 1
             else:
                 rows.add(name, mass)
-        self._check(reasons, rejected, len(names), len(rows))
+        self._check(rejected, len(rows))
         ids, label, probs, missing, _ = rows.take()
         return TeacherLabels.from_probs(
             ids, probs[label], self.classes, self._k, teacher=self.name, missing=missing[label]
@@ -230,23 +220,17 @@ class EndpointTeacher:
         told = response.told or " ".join(sample.text for sample in response.samples)
         return mass, reason, told
 
-    def _check(
-        self,
-        reasons: Counter[str],
-        rejected: dict[Any, tuple[str, str]],
-        texts: int,
-        labeled: int,
-    ) -> None:
-        lost = sum(count for reason, count in reasons.items() if reason not in (ERROR, REFUSED))
+    def _check(self, rejected: dict[Any, tuple[str, str]], labeled: int) -> None:
+        lost = sum(reason not in (ERROR, REFUSED) for reason, _ in rejected.values())
         too_many = lost > _MOST_UNMATCHED * (lost + labeled) and not self._allow_rejected
         if labeled and not too_many:
             return
         common = Counter(told[:80] for _, told in rejected.values()).most_common(5)
         shown = ", ".join(f"{told!r} ({count})" for told, count in common)
         raise InputError(
-            f"{texts - labeled} of {texts} answers of {self.name} have no label: {shown}; look at "
-            "the prompt (--prompt) and the synonyms of the classes, or go on without them: "
-            "--allow-rejected."
+            f"{len(rejected)} of {len(rejected) + labeled} answers of {self.name} have no label: "
+            f"{shown}; look at the prompt (--prompt) and the synonyms of the classes, or go on "
+            "without them: --allow-rejected."
         )
 
 
@@ -304,7 +288,10 @@ class _Sender:
                     f"{self._endpoint.url} failed {tries} times, last with {problem}; the finished "
                     "shards are kept: start the same command again later."
                 )
-            self._pause(wait if wait is not None else self._back_off(tries))
+            if wait is None:
+                doubled = self._endpoint.first_wait * 2.0 ** (tries - 1)
+                wait = doubled * random.uniform(0.75, 1.25)
+            self._pause(wait)
 
     def _post(self, body: dict[str, Any]) -> bytes:
         headers = {"Content-Type": "application/json"}
@@ -314,8 +301,7 @@ class _Sender:
             f"{self._endpoint.url}/chat/completions", orjson.dumps(body), headers, method="POST"
         )
         with self._opener.open(request, timeout=self._endpoint.timeout) as answer:
-            content: bytes = answer.read()
-        return content
+            return bytes(answer.read())
 
     def _adapted(self, body: dict[str, Any]) -> dict[str, Any]:
         changed = {key: value for key, value in body.items() if key not in self._left_out}
@@ -354,9 +340,6 @@ class _Sender:
         """Let all threads wait: the server has had enough of all of them."""
         with self._lock:
             self._next = max(self._next, time.monotonic() + min(seconds, _LONGEST_WAIT))
-
-    def _back_off(self, tries: int) -> float:
-        return self._endpoint.first_wait * 2.0 ** (tries - 1) * random.uniform(0.75, 1.25)
 
 
 def _retry_after(error: urllib.error.HTTPError) -> float | None:

@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,10 @@ def label_files(
         raise InputError(
             f"Batch and shard sizes must be at least 1, not {batch_size}, {shard_size}."
         )
-    if share is not None:
-        _check_share(share, overwrite)
+    if share is not None and not 1 <= share[0] <= share[1]:
+        raise InputError(f"The share I/N needs I from 1 to N, not {share[0]}/{share[1]}.")
+    if share is not None and overwrite:
+        raise InputError("Several processes cannot overwrite one store; remove it first.")
     out = Path(out)
     if share is None and out.exists() and not overwrite:
         _remove_left_shards(out)
@@ -127,11 +130,12 @@ def label_files(
     plan = _plan(teacher, sources, settings, shard_size, seed)
     work = _ShardFolder(out, plan, list(_cut(sources, shard_size)), seed)
     run = runner or (lambda shards, size: label_here(teacher, shards, size, say))
+    label = partial(work.label, run=run, batch_size=batch_size, on_progress=on_progress)
     if share is not None:
-        return _label_share(work, share, run, batch_size, on_progress, say)
+        return _label_share(work, share, label, say)
     with _lock(out):
         work.open(say)
-        work.label(range(len(work)), run, batch_size, on_progress)
+        label(range(len(work)))
         return work.finish(overwrite)
 
 
@@ -160,27 +164,14 @@ def _remove_left_shards(out: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_share(share: tuple[int, int], overwrite: bool) -> None:
-    index, count = share
-    if not 1 <= index <= count:
-        raise InputError(f"The share I/N needs I from 1 to N, not {index}/{count}.")
-    if overwrite:
-        raise InputError("Several processes cannot overwrite one store; remove it first.")
-
-
 def _label_share(
-    work: _ShardFolder,
-    share: tuple[int, int],
-    run: Runner,
-    batch_size: int,
-    on_progress: Callable[[LabelingProgress], None],
-    say: Say,
+    work: _ShardFolder, share: tuple[int, int], label: Callable[[Sequence[int]], None], say: Say
 ) -> Manifest | None:
     index, count = share
     if work.out.exists():
         return work.finished_before()
     work.join()
-    work.label(range(index - 1, len(work), count), run, batch_size, on_progress)
+    label(range(index - 1, len(work), count))
     missing = len(work) - len(work.done())
     if missing and not work.out.exists():
         say(
@@ -419,6 +410,5 @@ class _Asking:
 
 def _out_of_memory(error: BaseException) -> bool:
     # torch's CPU allocator raises a plain RuntimeError.
-    return isinstance(
-        error, MemoryError | torch.OutOfMemoryError
-    ) or "can't allocate memory" in str(error)
+    told = "can't allocate memory" in str(error)
+    return told or isinstance(error, MemoryError | torch.OutOfMemoryError)

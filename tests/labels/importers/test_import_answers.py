@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels.importers import with_synonyms
 from noisyteacher.labels.importers.answers import NO_CLASS, SEVERAL_CLASSES, Answers
-from noisyteacher.labels.importers.responses import ChatPositions
+from noisyteacher.labels.importers.responses import chat_positions
 
 
 def answers(*classes: str, **synonyms: str) -> Answers:
@@ -20,7 +20,7 @@ def answers(*classes: str, **synonyms: str) -> Answers:
 
 
 def share(given: Answers, *places: Place) -> tuple[list[float], int]:
-    mass, answer = given.share_out(ChatPositions(chat_content(places)))
+    mass, answer = given.share_out(chat_positions(chat_content(places)))
     return mass, answer
 
 
@@ -130,7 +130,7 @@ def test_sampled_token_outside_the_list_counts() -> None:
     content = chat_content([("positive", {"positive": 0.3, "negative": 0.5})])
     del content[0]["top_logprobs"][0]
     two = answers("positive", "negative")
-    assert two.share_out(ChatPositions(content)).mass == pytest.approx([0.3, 0.5])
+    assert two.share_out(chat_positions(content)).mass == pytest.approx([0.3, 0.5])
     fast = two.share_out_fast(content)
     assert fast is not None
     assert (fast.mass, fast.answer) == (pytest.approx([0.3, 0.5]), 0)
@@ -193,7 +193,7 @@ def test_agrees_with_a_plain_recursion(found: list[Place]) -> None:
     by_answer = {"positive": 0, "posh": 0, "no": 1, "ne": 1, "not": 1}
     expected = reference(found, by_answer)
     content = chat_content(found)
-    assert two.share_out(ChatPositions(content)).mass == pytest.approx(expected)
+    assert two.share_out(chat_positions(content)).mass == pytest.approx(expected)
     fast = two.share_out_fast(content)
     assert fast is None or fast.mass == pytest.approx(expected)
     assert sum(expected) <= 1 + 1e-9

@@ -236,7 +236,7 @@ def test_what_the_python_packages_dump_is_read(tmp_path: Path) -> None:
     (sample,) = read_response(snake).samples
     assert sample.text == "World"
     assert sample.positions is not None
-    assert sample.positions[0].tokens == ["World"]
+    assert sample.positions[0].candidates == [("World", -0.287682)]
 
 
 def test_a_folder_of_single_responses(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from noisyteacher.io.classes import ClassAnswers, parse_classes, with_synonyms
 from noisyteacher.io.ids import read_ids
-from noisyteacher.labels.importers.answer_text import AnswerReader, Reading
+from noisyteacher.labels.importers.answer_text import AnswerReader
 from noisyteacher.labels.importers.llm import LlmImport, import_llm
 from noisyteacher.labels.importers.llm_rows import rejected_path
 from noisyteacher.labels.importers.probability_files import (
@@ -10,6 +10,7 @@ from noisyteacher.labels.importers.probability_files import (
     import_array,
     import_table,
 )
+from noisyteacher.labels.importers.reading import Reading
 
 __all__ = [
     "AnswerReader",

@@ -14,17 +14,10 @@ from typing import Any
 import orjson
 
 from noisyteacher.io.classes import ClassAnswers
-from noisyteacher.labels.importers.answer_text import CUT_OFF, REFUSED, AnswerReader, Reading
-from noisyteacher.labels.importers.answers import (
-    NO_CLASS,
-    Answers,
-    LaterPositions,
-    Positions,
-    Remembered,
-    Shares,
-)
+from noisyteacher.labels.importers.answer_text import AnswerReader
+from noisyteacher.labels.importers.answers import NO_CLASS, Answers, Positions, Remembered, Shares
 from noisyteacher.labels.importers.one_label import least_confidence
-from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.reading import CUT_OFF, OFF_LIST, REFUSED, Reading
 from noisyteacher.labels.importers.responses import (
     BadLineError,
     Response,
@@ -33,6 +26,7 @@ from noisyteacher.labels.importers.responses import (
     read_response,
     without_later_positions,
 )
+from noisyteacher.labels.importers.usual_lines import only_choice
 
 LOGPROBS = "logprobs"
 _LEAST_MASS = 1e-6
@@ -113,17 +107,7 @@ class LineReader:
         would take longer than parsing does. ``whole`` is the line if all of it was parsed.
         """
         try:
-            wrapped = line.get("response")
-            body = line if wrapped is None else wrapped["body"]
-            (choice,) = body["choices"]
-            message = choice["message"]
-            text = message["content"]
-            if message.get("refusal") or message.get("tool_calls") or line.get("error"):
-                return None
-            if type(text) is not str or choice.get("finish_reason", "stop") != "stop":
-                return None
-            if wrapped is not None and wrapped.get("status_code", 200) != 200:
-                return None
+            body, choice, text = only_choice(line)
             content = choice["logprobs"]["content"]
             mass, answer = self._tokens.share_out_fast(content) or _NO_SHARES
             named = (answer,)
@@ -175,7 +159,7 @@ class LineReader:
         for number in range(len(positions)):
             end += len(positions[number].sampled)
             if end > place:
-                mass, answer = self._tokens.share_out(LaterPositions(positions, number))
+                mass, answer = self._tokens.share_out(positions.starting_at(number))
                 found = (answer,) == reading.classes and sum(mass) >= _LEAST_MASS
                 return (mass, LOGPROBS, reading.classes) if found else None
         return None

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import exp
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.io.classes import ClassAnswers
@@ -44,30 +44,25 @@ class Position(NamedTuple):
     """One place in an answer: the sampled token, and all candidates, the sampled one among them."""
 
     sampled: str
-    tokens: list[str]
-    logprobs: list[float]
+    candidates: list[tuple[str, float]]  # tokens with their log-probabilities
 
 
-class Positions(Protocol):
-    """The places of an answer, in order, each read only when asked for."""
+class Positions:
+    """The places of an answer from the ``first`` on, each read only when asked for."""
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, number: int, /) -> Position: ...
+    __slots__ = ("_first", "_places", "_read")
 
-
-class LaterPositions:
-    """The places of an answer from some place on."""
-
-    __slots__ = ("_first", "_positions")
-
-    def __init__(self, positions: Positions, first: int) -> None:
-        self._positions, self._first = positions, first
+    def __init__(self, places: Sequence[Any], read: Callable[[int], Position], first: int = 0):
+        self._places, self._read, self._first = places, read, first
 
     def __len__(self) -> int:
-        return len(self._positions) - self._first
+        return len(self._places) - self._first
 
     def __getitem__(self, number: int, /) -> Position:
-        return self._positions[self._first + number]
+        return self._read(self._first + number)
+
+    def starting_at(self, first: int) -> Positions:
+        return Positions(self._places, self._read, first)
 
 
 class Meaning(NamedTuple):
@@ -97,7 +92,8 @@ class Answers:
                 self._add(answer, number, name)
         self._meanings = Remembered(self.meaning)
         self._labels = Remembered(lambda token: self.meaning(token).label)
-        self._settled = Remembered(self._settles)
+        # Whole answers that nothing behind them could change.
+        self._settled = Remembered(lambda token: self.meaning(token)[1:] == (True, False))
 
     def _add(self, answer: str, number: int, name: str) -> None:
         text = _from_start(answer).rstrip(_WRAPPING)
@@ -122,10 +118,8 @@ class Answers:
         whole = self._whole.get(start.rstrip(_WRAPPING), NO_CLASS)
         if whole != NO_CLASS:
             return Meaning(whole, whole=True, unsettled=bool(begun - {whole}))
-        if not begun:
-            return Meaning(NO_CLASS, whole=False, unsettled=False)
-        label = next(iter(begun)) if len(begun) == 1 else SEVERAL_CLASSES
-        return Meaning(label, whole=False, unsettled=True)
+        label = {0: NO_CLASS, 1: min(begun, default=NO_CLASS)}.get(len(begun), SEVERAL_CLASSES)
+        return Meaning(label, whole=False, unsettled=bool(begun))
 
     def share_out(self, positions: Positions) -> Shares:
         """The probability of each class, by the rules at the top of this file."""
@@ -133,11 +127,11 @@ class Answers:
         meanings = self._meanings
         before, weight, whole_before = "", 1.0, NO_CLASS
         for number in range(len(positions)):
-            sampled, tokens, logprobs = positions[number]
+            sampled, candidates = positions[number]
             said = meanings[before + sampled]
             follow = said.unsettled and number + 1 < len(positions)
             followed = 0.0
-            for token, logprob in zip(tokens, logprobs, strict=True):
+            for token, logprob in candidates:
                 if follow and token == sampled:
                     followed += exp(logprob)
                     continue
@@ -147,8 +141,7 @@ class Answers:
                 if label >= 0:
                     mass[label] += weight * exp(logprob)
             if not follow:
-                answer = whole_before if said.label == NO_CLASS else said.label
-                return Shares(mass, answer)
+                return Shares(mass, whole_before if said.label == NO_CLASS else said.label)
             before += sampled
             weight *= followed
             whole_before = said.label if said.whole else NO_CLASS
@@ -177,10 +170,6 @@ class Answers:
         if not sampled_listed:
             mass[answer] += exp(first["logprob"])
         return Shares(mass, answer)
-
-    def _settles(self, token: str) -> bool:
-        meaning = self.meaning(token)
-        return meaning.whole and not meaning.unsettled
 
 
 class Remembered(dict[str, _ValueT]):

@@ -11,19 +11,11 @@ import re
 from collections.abc import Iterable
 
 from noisyteacher.io.spelling import bare
-from noisyteacher.labels.importers.prose_words import (
-    BREAKS,
-    CONTRASTS,
-    FRAME,
-    JOINING,
-    NEGATIONS,
-    REASONS,
-    RETRACTIONS,
-)
+from noisyteacher.labels.importers import lexicon
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*[+#]*")
 CLAUSE_END = re.compile(r"[.!?\n,;:—–()\[\]{}|=→⇒>]|\s-+\s")
-_COMMON = FRAME | JOINING | NEGATIONS | REASONS | CONTRASTS | BREAKS
+_COMMON = lexicon.PLAIN | lexicon.REASONS | lexicon.CONTRASTS
 _MARKED = re.compile(r"[*_`\"“]\Z"), re.compile(r"[*_`\"”]")
 _THE = re.compile(r"\b[Tt]he\s+\Z")  # "the Other category", but not "the other category"
 _KIND = re.compile(r"\s+(?:category|class|intent|label|section|topic)\b")
@@ -49,7 +41,7 @@ class CommonNames:
 
     Attributes:
         words: those of the names that consist of common words only.
-        frame: the words of a plain statement; ``plain``: those and what joins and denies.
+        statement: the words of a plain statement; ``plain``: those and negations.
         contrasts: those that cast doubt on it.
         retractions: those that take it back.
         doubtful: those that take it back only if nothing else is said: "but that is wrong", where
@@ -62,10 +54,11 @@ class CommonNames:
         names = [words for words in spelled if _are_common(words) and "".join(words) not in "ai"]
         alone = {words[0] for words in names if len(words) == 1}
         self.words = frozenset(word for words in names for word in words)
-        self.frame, self.contrasts = FRAME - alone, CONTRASTS - alone
-        self.plain = self.frame | JOINING | BREAKS | NEGATIONS
-        self.doubtful = RETRACTIONS & {word for words in spelled for word in words}
-        self.retractions = RETRACTIONS - self.doubtful
+        self.contrasts = lexicon.CONTRASTS - alone
+        self.statement = (lexicon.FRAME - alone) | lexicon.JOINING | lexicon.BREAKS
+        self.plain = self.statement | lexicon.NEGATIONS
+        self.doubtful = lexicon.RETRACTIONS & {word for words in spelled for word in words}
+        self.retractions = lexicon.RETRACTIONS - self.doubtful
 
     def holds(self, text: str) -> bool:
         """Whether the text may be one of these names."""

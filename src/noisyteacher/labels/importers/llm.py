@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,14 @@ from orjson import loads
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
-from noisyteacher.io.formats import (
-    LineBlock,
-    RawLines,
-    kind_of,
-    name_files,
-    no_garbage,
-    raw_lines,
-)
+from noisyteacher.io.formats import LineBlock, RawLines, kind_of, name_files, no_garbage, raw_lines
 from noisyteacher.io.spelling import plain
-from noisyteacher.labels.importers.answer_lines import (
-    LONGEST_REMEMBERED,
-    SHAPE_ERRORS,
-    LineReader,
-)
-from noisyteacher.labels.importers.answer_text import CUT_OFF, EMPTY, REFUSED
+from noisyteacher.labels.importers.answer_lines import LONGEST_REMEMBERED, SHAPE_ERRORS, LineReader
 from noisyteacher.labels.importers.answers import Remembered
 from noisyteacher.labels.importers.common_names import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
-from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.reading import CUT_OFF, EMPTY, OFF_LIST, REFUSED
 from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineError, Response
 from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
@@ -124,7 +113,7 @@ def import_llm(
         reader = _Reader(tuple(classes), lines, ids, skip_bad, listed)
         with no_garbage():
             for path in paths:
-                reader.read(path, on_block)
+                reader.read(path, on_block or (lambda size, lines: None))
         if synonyms is not None:
             write_synonyms(synonyms, classes, reader.unmatched())
         problem = reader.why_nothing() or ("" if allow_rejected else reader.why_too_few())
@@ -207,14 +196,13 @@ class _Reader:
         self._spaced = {_spaced(name): name for name in names if WORD.search(name)}
         self._lines = self._bad = self._off_list = 0
 
-    def read(self, path: Path, on_block: Callable[[int, int], None] | None) -> None:
+    def read(self, path: Path, on_block: Callable[[int, int], None]) -> None:
         before = self._lines
         for raw in _blocks(path):
             columns = plain_columns(raw.data) if self._ids is None else None
             if columns is not None:
                 self._read_columns(columns, raw, path)
-                if on_block is not None:
-                    on_block(len(raw.data), len(columns.ids))
+                on_block(len(raw.data), len(columns.ids))
                 continue
             for block in raw.blocks():
                 if self._ids is not None or self._unusual > 0:
@@ -223,8 +211,7 @@ class _Reader:
                     self._read_block(block, path)
                 self._unusual -= 1
                 self._rows.pack(_PACKED_ROWS)
-                if on_block is not None:
-                    on_block(sum(map(len, block.lines)), len(block.lines))
+                on_block(sum(map(len, block.lines)), len(block.lines))
         if self._lines == before:
             raise InputError(f"{path} is empty.")
 
@@ -235,14 +222,22 @@ class _Reader:
                 self._read_line(line, path, number)
 
     def _read_block(self, block: LineBlock, path: Path) -> None:
-        """The same for lines of which most are usual ones."""
-        columns = plain_lists(block.lines)
-        if columns is None:
-            self._read_usual(block, path)
-        else:
-            self._lines += len(block.lines)
-            self._models |= columns.models
-            self._add(columns.ids, columns.texts, block, path)
+        """The same for lines of which most are usual ones; the lines of others are read again."""
+        names, texts, models = plain_lists(block.lines) or self._usual_columns(block.lines)
+        self._lines += len(texts)
+        self._models |= models
+        labels = np.fromiter(map(self._label_numbers.__getitem__, texts), np.int32, len(texts))
+        if not set(map(type, names)) <= _ID_TYPES:
+            labels[[type(name) not in _ID_TYPES for name in names]] = -1
+        start = 0
+        for place in np.flatnonzero(labels < 0).tolist():
+            self._rows.add_all(names[start:place], labels[start:place])
+            start = place + 1
+            if not block.lines[place].strip():
+                self._lines -= 1
+            else:
+                self._read_line(block.lines[place], path, block.first + place)
+        self._rows.add_all(names[start:], labels[start:])
 
     def _read_columns(self, columns: UsualColumns, raw: RawLines, path: Path) -> None:
         """The same for all lines at once; every different answer is read once."""
@@ -259,55 +254,34 @@ class _Reader:
         for place in np.flatnonzero(~kept).tolist():
             self._read_line(lines[place], path, raw.first + place)
 
-    def _read_usual(self, block: LineBlock, path: Path) -> None:
-        """Lines one by one, without the detours that the others need."""
+    def _usual_columns(self, lines: Sequence[bytes]) -> UsualColumns:
+        """The answers of lines that are read one by one, without the detours of other lines."""
         answers: list[UsualAnswer] = []
         usual = self._usual_lines[0]
-        for line in block.lines:
+        for line in lines:
             try:
                 answer = usual(loads(line)) or self._other_usual(line)
             except SHAPE_ERRORS:
                 answer = self._other_usual(line)
-            answers.append(answer or _UNUSUAL)
+            answers.append(answer)
         if 2 * answers.count(_UNUSUAL) > len(answers):
             self._unusual = _LINE_BY_LINE
         names, texts, models = zip(*answers, strict=True)
-        self._lines += len(answers)
-        self._models.update(models)
-        self._add(names, texts, block, path)
+        return UsualColumns(names, texts, set(models))
 
-    def _add(
-        self, names: Sequence[Any], texts: Sequence[str], block: LineBlock, path: Path
-    ) -> None:
-        """Keep the rows that have an id and a label; read the lines of the others."""
-        labels = np.fromiter(map(self._label_numbers.__getitem__, texts), np.int32, len(texts))
-        if not set(map(type, names)) <= _ID_TYPES:
-            labels[[type(name) not in _ID_TYPES for name in names]] = -1
-        start = 0
-        for place in np.flatnonzero(labels < 0).tolist():
-            self._rows.add_all(names[start:place], labels[start:place])
-            start = place + 1
-            if not block.lines[place].strip():
-                self._lines -= 1
-            else:
-                self._read_line(block.lines[place], path, block.first + place)
-        self._rows.add_all(names[start:], labels[start:])
-
-    def _other_usual(self, line: bytes) -> UsualAnswer | None:
+    def _other_usual(self, line: bytes) -> UsualAnswer:
         """The answer, if the line is of another usual kind than the last was."""
         try:
             row = loads(line)
         except orjson.JSONDecodeError:
-            return None
+            return _UNUSUAL
         for place, read in enumerate(self._usual_lines):
-            try:
+            with suppress(*SHAPE_ERRORS):
                 answer = read(row)
-            except SHAPE_ERRORS:
-                continue
-            if answer is not None:
-                self._usual_lines.insert(0, self._usual_lines.pop(place))
-                return answer
-        return None
+                if answer is not None:
+                    self._usual_lines.insert(0, self._usual_lines.pop(place))
+                    return answer
+        return _UNUSUAL
 
     def _label_number(self, text: str) -> int:
         """The number of the label that a text stands for, -1 if it has none."""

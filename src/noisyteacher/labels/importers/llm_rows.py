@@ -6,8 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,9 +58,7 @@ class LlmRows:
     def add(self, name: str | int, mass: list[float]) -> None:
         """One row with a label of its own."""
         self._names.append(name)
-        self._labels.append(self._different)
-        self._mass += mass
-        self._different += 1
+        self._labels.append(self.keep(mass))
 
     def add_all(self, names: Sequence[str | int], labels: npt.NDArray[np.int32]) -> None:
         """Rows with the numbers of their labels."""
@@ -133,10 +130,8 @@ class LlmRows:
             counts = np.bincount(group)
             sums = np.zeros((len(counts), self._classes))
             np.add.at(sums, group, mass[label])
-            mass, label = (
-                (sums / counts[:, None]).astype(np.float32),
-                np.arange(len(counts), dtype=np.int32),
-            )
+            mass = (sums / counts[:, None]).astype(np.float32)
+            label = np.arange(len(counts), dtype=np.int32)
             ids, repeats = ids[np.unique(group, return_index=True)[1]], int((counts > 1).sum())
         total = mass.sum(axis=1)
         mass /= total[:, None]
@@ -148,20 +143,20 @@ def rejected_path(store: Path) -> Path:
     return store.with_name(f"{store.name}.rejected.jsonl")
 
 
-class RejectedList:
+class RejectedList(ExitStack):
     """A JSON Lines file that appears under its name only by ``commit``, whole.
 
     Without a path nothing is written.
     """
 
     def __init__(self, path: Path | None) -> None:
+        super().__init__()
         self._path = path
         self.lines = 0  # so far
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._open = ExitStack()
-            self._temporary = self._open.enter_context(temporary_sibling(path))
-            self._file = self._open.enter_context(self._temporary.open("wb"))
+            self._temporary = self.enter_context(temporary_sibling(path))
+            self._file = self.enter_context(self._temporary.open("wb"))
 
     def add(
         self, name: Any, file: Path, line: int, reason: str, answer: str, kept: bool = False
@@ -169,14 +164,8 @@ class RejectedList:
         """One example; ``kept`` says that it has a label in the store all the same."""
         if self._path is None:
             return
-        entry = {
-            "id": name,
-            "file": str(file),
-            "line": line,
-            "reason": reason,
-            "answer": answer[:_LONGEST_ANSWER],
-            "kept": kept,
-        }
+        entry = {"id": name, "file": str(file), "line": line, "reason": reason}
+        entry |= {"answer": answer[:_LONGEST_ANSWER], "kept": kept}
         self._file.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
         self.lines += 1
 
@@ -190,15 +179,3 @@ class RejectedList:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._temporary.replace(self._path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._path is not None:
-            self._open.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,18 +29,13 @@ from noisyteacher.io.formats import line_blocks
 from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
 from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
 from noisyteacher.labels.importers.llm_rows import RejectedList
-from noisyteacher.labels.importers.prose import OFF_LIST
+from noisyteacher.labels.importers.reading import OFF_LIST
+from noisyteacher.labels.topk import logs
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
 TEACHER_COLUMNS = (
-    "teacher_label",
-    "prediction",
-    "pred",
-    "predicted_label",
-    "predicted_class",
-    "predicted",
-    *LABEL_COLUMNS,
-    "answer",
+    *("teacher_label", "prediction", "pred", "predicted_label", "predicted_class", "predicted"),
+    *(*LABEL_COLUMNS, "answer"),
 )
 PROBABILITY_COLUMNS = ("probs", "probabilities", "scores", "logits")
 CONFIDENCE_COLUMNS = ("confidence", "probability", "score")
@@ -78,29 +74,23 @@ def is_json_table(path: Path, classes: ClassAnswers | None = None) -> bool:
     named = Spellings(classes or {})
     columns = {named.find(name) for name, value in row.items() if isinstance(value, float | int)}
     floats = [value for value in row.values() if isinstance(value, float)]
-    return bool(classes) and len(columns - {NO_CLASS}) > 1 if classes else len(floats) > 1
+    return len(columns - {NO_CLASS}) > 1 if classes else len(floats) > 1
 
 
 def _first_object(path: Path) -> dict[str, Any]:
-    for block in line_blocks(path):
-        for line in block.lines:
-            if not line.strip():
-                continue
-            try:
-                row = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                return {}
-            return row if isinstance(row, dict) else {}
+    lines = (line for block in line_blocks(path) for line in block.lines if line.strip())
+    with suppress(orjson.JSONDecodeError):
+        row = orjson.loads(next(lines, b"{}"))
+        if isinstance(row, dict):
+            return row
     return {}
 
 
 def _is_probabilities(value: Any) -> bool:
+    if not isinstance(value, dict | list):
+        return False
     numbers = value.values() if isinstance(value, dict) else value
-    return (
-        bool(value)
-        and isinstance(value, dict | list)
-        and all(isinstance(number, int | float) or number is None for number in numbers)
-    )
+    return bool(value) and all(isinstance(number, int | float | None) for number in numbers)
 
 
 def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
@@ -147,18 +137,16 @@ def read_labeled(
     else:
         find_column("confidence", confidence_column, (), table.column_names, where)
         _check_confidence(numbers_in(table, confidence_column, where), confidence_column, where)
-    if confidence_column is not None:
-        told += f", {confidence_column!r} the probability of each"
-    if classes is None:
-        told += f"; the classes are the labels found: {first_few(known, 10)}"
+    named = "" if classes else f"; the classes are the labels found: {first_few(known, 10)}"
     if confidence_column is None:
         confidence = np.ones(len(y))
         told += (
-            ". Hard labels say nothing about uncertainty, so trust can only be measured for all "
-            "rows together, or for each class"
+            f"{named}. Hard labels say nothing about uncertainty, so trust can only be measured "
+            "for all rows together, or for each class"
         )
     else:
         confidence = _numbers(table[confidence_column])
+        told += f", {confidence_column!r} the probability of each{named}"
     if found or classes is None or confidence_column is None:
         warn(f"{where}: {told}.")
     below = (confidence < 1 / len(known)) & ~_is_tie(confidence, len(known))
@@ -184,10 +172,9 @@ def on_list_rows(
     If there is no class among the labels, they may be numbers or booleans that stand for the
     classes, and all rows stay.
     """
-    told, names = f"{where}: the column {column!r}", tuple(classes)
+    told, names, spellings = f"{where}: the column {column!r}", tuple(classes), Spellings(classes)
     different = label_texts(table[column].unique(), told)
     used = [text for text in different if text is not None and not is_unknown(text, names)]
-    spellings = Spellings(classes)
     strange = {text for text in used if text not in names and spellings.find(text) == NO_CLASS}
     if not strange or len(strange) == len(used):
         return np.arange(table.num_rows)
@@ -202,7 +189,8 @@ def spread(
     y: npt.NDArray[np.int64], confidence: npt.NDArray[np.float64], classes: int
 ) -> npt.NDArray[np.float32]:
     """(n, L) rows with ``confidence`` at y and the rest shared evenly by all other classes."""
-    confidence = _first_in_ties(confidence, classes)
+    raised = np.maximum(confidence, least_confidence(classes))
+    confidence = np.where(_is_tie(confidence, classes), raised, confidence)
     probs = np.empty((len(y), classes), np.float32)
     probs[:] = ((1 - confidence) / (classes - 1))[:, None]
     probs[np.arange(len(y)), y] = confidence
@@ -219,14 +207,8 @@ def least_confidence(classes: int) -> float:
     return float(ratio / (ratio + classes - 1))
 
 
-def _first_in_ties(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.float64]:
-    raised = np.maximum(confidence, least_confidence(classes))
-    return np.where(_is_tie(confidence, classes), raised, confidence)
-
-
 def _is_tie(confidence: npt.NDArray[np.float64], classes: int) -> npt.NDArray[np.bool_]:
-    with np.errstate(divide="ignore"):
-        own, other = np.log(confidence), np.log((1 - confidence) / (classes - 1))
+    own, other = logs(confidence), logs((1 - confidence) / (classes - 1))
     tie: npt.NDArray[np.bool_] = own.astype(np.float16) == other.astype(np.float16)
     return tie
 
@@ -253,10 +235,11 @@ def _found_classes(names: Sequence[str], column: str, where: str) -> tuple[str, 
 
 def _synonyms(classes: ClassAnswers | None) -> dict[str, int]:
     """Each synonym with the number of its class."""
+    classes = classes or {}
     place: dict[str, int] = {}
-    for number, answers in enumerate((classes or {}).values()):
+    for number, answers in enumerate(classes.values()):
         for other in answers:
-            if place.setdefault(other, number) != number and other not in (classes or {}):
+            if place.setdefault(other, number) != number and other not in classes:
                 raise InputError(f"{other!r} is a synonym of several classes.")
     return place
 
@@ -265,7 +248,7 @@ def _find_confidence(table: Any, label_column: str) -> tuple[str | None, str]:
     """A column of confidences by its name, and what to tell of those that cannot be ones."""
     told = ""
     for name in CONFIDENCE_COLUMNS:
-        if name in table.column_names and name != label_column and _is_number(table[name].type):
+        if name in table.column_names and name != label_column and is_number(table[name].type):
             values = _numbers(table[name])
             if _in_range(values).all():
                 return name, told
@@ -296,7 +279,8 @@ def _numbers(column: Any) -> npt.NDArray[np.float64]:
     return np.asarray(column.cast(pa.float64()).to_numpy(), np.float64)
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type is one of numbers."""
     decimal = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return bool(decimal or pa.types.is_integer(kind))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import ClassAnswers
-from noisyteacher.io.columns import ids_in, is_list, numbers_in
+from noisyteacher.io.columns import ids_in, is_list, is_text_type, numbers_in
 from noisyteacher.io.formats import JSON_LINES, is_untyped, kind_of, name_files, read_arrays
 from noisyteacher.io.ids import IdsLike, clean_ids, whole_numbers
 from noisyteacher.io.spelling import NO_CLASS, Spellings
@@ -38,6 +38,7 @@ from noisyteacher.labels.importers.one_label import (
     TEACHER_COLUMNS,
     holds_lists,
     is_json_table,
+    is_number,
     label_column_of,
     on_list_rows,
     read_labeled,
@@ -45,14 +46,9 @@ from noisyteacher.labels.importers.one_label import (
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
 OUTPUTS = {
-    ".npy": "array",
-    ".npz": "array",
-    ".csv": "table",
-    ".tsv": "table",
-    ".parquet": "table",
-    ".jsonl": "answers",
-    ".ndjson": "answers",
-    ".json": "answers",
+    **dict.fromkeys((".npy", ".npz"), "array"),
+    **dict.fromkeys((".csv", ".tsv", ".parquet"), "table"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "answers"),
 }
 
 
@@ -92,11 +88,11 @@ class ImportSettings:
     ) -> TeacherLabels:
         """Labels from ids (n,) and (n, L) probabilities or logits; ``where`` they were read."""
         make: Callable[..., TeacherLabels] = TeacherLabels.from_probs
+        if self.logits:
+            make = TeacherLabels.from_logits
         about = {"teacher": self.teacher, "revision": self.revision, "missing": missing}
         if self.temperature is not None:
             about["temperature"] = self.temperature
-        if self.logits:
-            make = TeacherLabels.from_logits
         try:
             names = whole_numbers(clean_ids(ids)) if self.int_ids else ids
             return make(names, values, classes, self.k, **about)
@@ -149,9 +145,8 @@ def import_array(
     if len(ids) != len(values):
         raise InputError(f"{len(ids)} ids were given for the {len(values)} rows of {path}.")
     if "classes" in arrays:
-        inside = [
-            c.decode() if isinstance(c, bytes) else str(c) for c in arrays["classes"].tolist()
-        ]
+        named = arrays["classes"].tolist()
+        inside = [name.decode() if isinstance(name, bytes) else str(name) for name in named]
         values, classes = _in_order(values, inside, classes, path)
     return settings.make(ids, values, classes, where=str(path))
 
@@ -200,7 +195,10 @@ def import_table(
     where, settings = name_files(paths), settings or ImportSettings()
     keys, named = candidates(id_column, ID_COLUMNS), label_column is not None
     if named or confidence_column is not None:
-        _check_one_label(list_column, settings)
+        if list_column is not None:
+            raise InputError("name either a column of lists or a column of labels, not both.")
+        if settings.logits:
+            raise InputError("logits=True (--logits) cannot be used with labels and confidences.")
     table = read_table(paths, keys, candidates(label_column, ()))
     if not (named or list_column is not None or settings.logits):
         if confidence_column is None:
@@ -220,9 +218,11 @@ def import_table(
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
     if label_column is not None:
         find_column("label", label_column, (), table.column_names, where)
-        if off_list is not None and classes is None:
-            raise InputError("--allow-rejected needs --classes, which names the labels to keep.")
-        if off_list is not None and classes is not None:
+        if off_list is not None:
+            if classes is None:
+                raise InputError(
+                    "--allow-rejected needs --classes, which names the labels to keep."
+                )
             rows = on_list_rows(table, ids, label_column, classes, where, off_list)
             table, ids = table.take(pa.array(rows)), ids[rows]
         said = read_labeled(
@@ -234,9 +234,8 @@ def import_table(
             "--allow-rejected can only be used with answers of an LLM and with tables that have "
             "one label per row."
         )
-    values, names = _probabilities(
-        _without_ids(table, keys), list_column, classes, where, logits=settings.logits
-    )
+    rest = _without_ids(table, keys)
+    values, names = _probabilities(rest, list_column, classes, where, logits=settings.logits)
     try:
         return settings.make(ids, values, names, where=where)
     except InputError as error:
@@ -251,25 +250,13 @@ def _label_hint(columns: Sequence[str], taken: Sequence[str]) -> str:
     return "" if label is None else f" If {label!r} holds the teacher's labels, {how}"
 
 
-def _check_one_label(list_column: str | None, settings: ImportSettings) -> None:
-    if list_column is not None:
-        raise InputError("name either a column of lists or a column of labels, not both.")
-    if settings.logits:
-        raise InputError("logits=True (--logits) cannot be used with labels and confidences.")
-
-
 def _without_ids(table: Any, keys: Sequence[str]) -> Any:
     key = first_present(keys, table.column_names)
-    return table.select([name for name in table.column_names if name != key])
+    return table if key is None else table.drop_columns(key)
 
 
 def _probabilities(
-    table: Any,
-    list_column: str | None,
-    classes: ClassAnswers | None,
-    where: str,
-    *,
-    logits: bool,
+    table: Any, list_column: str | None, classes: ClassAnswers | None, where: str, *, logits: bool
 ) -> tuple[npt.NDArray[Any], tuple[str, ...] | None]:
     """(n, L) numbers, and the classes where the table or the user names them."""
     names = table.column_names
@@ -307,17 +294,12 @@ def _class_columns(
     listed = first_few(table.column_names, 10)
     if classes is None:
         floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-        others = [
-            field.name
-            for field in table.schema
-            if pa.types.is_integer(field.type) or pa.types.is_decimal(field.type)
-        ]
+        others = [f.name for f in table.schema if is_number(f.type) and f.name not in floats]
         if others and floats:
             told = f"{where}: the columns {first_few(others, 10)} do not hold decimals"
             if logits:
                 raise InputError(f"{told}; name the classes: classes= (--classes).")
-            text = f"{told} and are not used as classes; name the classes to change that."
-            warn(text)
+            warn(f"{told} and are not used as classes; name the classes to change that.")
         if len(floats) < 2:
             raise InputError(
                 f"{where} has fewer than two columns of probabilities among {listed}; name the "
@@ -325,22 +307,18 @@ def _class_columns(
                 "(--list-column), or the column of labels, label_column= (--label-column)."
             )
         return {name: name for name in floats}
-    found = {
-        name: _columns_of({name: answers}, table.column_names) for name, answers in classes.items()
-    }
+    found = {name: _columns_of({name: classes[name]}, table.column_names) for name in classes}
     if not all(found.values()):  # some are spelled otherwise
         spellings, taken = Spellings(classes), {n for names in found.values() for n in names}
         for column in table.column_names:
             number = NO_CLASS if column in taken else spellings.find(column)
             if number != NO_CLASS and not taken & set(found[spellings.names[number]]):
                 found[spellings.names[number]].append(column)
-    absent = [name for name, columns in found.items() if not columns]
-    if absent:
+    if absent := [name for name, columns in found.items() if not columns]:
         raise InputError(
             f"{where} has no column for the classes {first_few(absent)}; its columns are {listed}."
         )
-    double = [name for name, columns in found.items() if len(columns) > 1]
-    if double:
+    if double := [name for name, columns in found.items() if len(columns) > 1]:
         raise InputError(f"{where} has several columns for the classes {first_few(double)}.")
     return {name: columns[0] for name, columns in found.items()}
 
@@ -352,7 +330,7 @@ def _columns_of(classes: ClassAnswers, columns: Sequence[str]) -> list[str]:
 def _parsed(values: Any, column: str, where: str) -> Any:
     """A column of lists or objects; those that are JSON in text are read."""
     kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text_type(kind):
         try:
             parsed = [orjson.loads(text or "") for text in values.to_pylist()]
             objects = all(isinstance(value, dict) for value in parsed)
@@ -372,8 +350,7 @@ def _class_table(objects: Any, column: str, where: str) -> Any:
     if whole.null_count:
         raise InputError(f"{where}: the column {column!r} is empty in {whole.null_count} rows.")
     fields = {field.name: whole.field(field.name) for field in whole.type}
-    odd = [name for name, part in fields.items() if not _numeric(part.type)]
-    if odd:
+    if odd := [name for name, part in fields.items() if not _numeric(part.type)]:
         raise InputError(f"{where}: {column!r} holds no numbers for {first_few(odd)}.")
     columns = {name: part.cast(pa.float64()) for name, part in fields.items()}
     return pa.table({n: p.fill_null(0.0) if p.null_count else p for n, p in columns.items()})

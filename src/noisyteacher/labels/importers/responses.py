@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from noisyteacher.core.errors import first_few
-from noisyteacher.labels.importers.answer_text import REFUSED
 from noisyteacher.labels.importers.answers import Position, Positions
+from noisyteacher.labels.importers.reading import REFUSED
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
 ERROR = "error"
@@ -64,96 +64,59 @@ class Response(NamedTuple):
     told: str = ""
 
 
-class ChatPositions:
+def chat_positions(content: list[Any]) -> Positions:
     """``logprobs.content`` of a chat completion."""
 
-    __slots__ = ("content",)
+    def read(number: int) -> Position:
+        here = content[number]
+        top = [(one["token"], one["logprob"]) for one in here.get("top_logprobs") or ()]
+        return _with_sampled(here["token"], here["logprob"], top)
 
-    def __init__(self, content: list[Any]) -> None:
-        self.content = content
-
-    def __len__(self) -> int:
-        return len(self.content)
-
-    def __getitem__(self, number: int, /) -> Position:
-        here = self.content[number]
-        top = here.get("top_logprobs") or ()
-        tokens = [candidate["token"] for candidate in top]
-        logprobs = [candidate["logprob"] for candidate in top]
-        return _with_sampled(here["token"], here["logprob"], tokens, logprobs)
+    return Positions(content, read)
 
 
-class CompletionPositions:
+def _completion_positions(logprobs: dict[str, Any]) -> Positions:
     """``logprobs`` of a completion: one list per field."""
 
-    __slots__ = ("_logprobs",)
-
-    def __init__(self, logprobs: dict[str, Any]) -> None:
-        self._logprobs = logprobs
-
-    def __len__(self) -> int:
-        return len(self._logprobs["tokens"])
-
-    def __getitem__(self, number: int, /) -> Position:
-        logprobs = self._logprobs
+    def read(number: int) -> Position:
         top = (logprobs.get("top_logprobs") or {number: None})[number] or {}
-        return _with_sampled(
-            logprobs["tokens"][number],
-            logprobs["token_logprobs"][number],
-            list(top),
-            list(top.values()),
-        )
+        own = logprobs["token_logprobs"][number]
+        return _with_sampled(logprobs["tokens"][number], own, list(top.items()))
+
+    return Positions(logprobs["tokens"], read)
 
 
-class VllmPositions:
+def _vllm_positions(output: dict[str, Any]) -> Positions:
     """``logprobs`` of vLLM's own output, by token id."""
 
-    __slots__ = ("_logprobs", "_token_ids")
+    def read(number: int) -> Position:
+        here = output["logprobs"][number]
+        sampled = here[str(output["token_ids"][number])]["decoded_token"]
+        return Position(sampled, [(one["decoded_token"], one["logprob"]) for one in here.values()])
 
-    def __init__(self, output: dict[str, Any]) -> None:
-        self._logprobs = output["logprobs"]
-        self._token_ids = output["token_ids"]
-
-    def __len__(self) -> int:
-        return len(self._logprobs)
-
-    def __getitem__(self, number: int, /) -> Position:
-        here = self._logprobs[number]
-        sampled = here[str(self._token_ids[number])]["decoded_token"]
-        candidates = here.values()
-        tokens = [candidate["decoded_token"] for candidate in candidates]
-        return Position(sampled, tokens, [candidate["logprob"] for candidate in candidates])
+    return Positions(output["logprobs"], read)
 
 
-class GeminiPositions:
+def _gemini_positions(result: dict[str, Any]) -> Positions:
     """``logprobsResult`` of a Gemini candidate."""
+    chosen = _either(result, "chosenCandidates", "chosen_candidates") or []
+    listed = _either(result, "topCandidates", "top_candidates") or []
 
-    __slots__ = ("_chosen", "_top")
+    def pair(one: dict[str, Any]) -> tuple[str, float]:
+        return one["token"], _either(one, "logProbability", "log_probability")
 
-    def __init__(self, result: dict[str, Any]) -> None:
-        self._chosen = _either(result, "chosenCandidates", "chosen_candidates") or []
-        self._top = _either(result, "topCandidates", "top_candidates") or []
+    def read(number: int) -> Position:
+        top = (listed[number].get("candidates") if number < len(listed) else None) or ()
+        return _with_sampled(*pair(chosen[number]), list(map(pair, top)))
 
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __getitem__(self, number: int, /) -> Position:
-        here = self._chosen[number]
-        top = (self._top[number].get("candidates") if number < len(self._top) else None) or []
-        tokens = [candidate["token"] for candidate in top]
-        logprobs = [_either(candidate, "logProbability", "log_probability") for candidate in top]
-        own = _either(here, "logProbability", "log_probability")
-        return _with_sampled(here["token"], own, tokens, logprobs)
+    return Positions(chosen, read)
 
 
-def _with_sampled(
-    sampled: str, logprob: float, tokens: list[str], logprobs: list[float]
-) -> Position:
+def _with_sampled(sampled: str, logprob: float, top: list[tuple[str, float]]) -> Position:
     # A token sampled from far down the list is not among the top ones.
-    if sampled not in tokens:
-        tokens.append(sampled)
-        logprobs.append(logprob)
-    return Position(sampled, tokens, logprobs)
+    if all(token != sampled for token, _ in top):
+        top.append((sampled, logprob))
+    return Position(sampled, top)
 
 
 def read_response(line: Any) -> Response:
@@ -173,8 +136,6 @@ def read_response(line: Any) -> Response:
             return Response(name, None, (), ERROR, told)
     if line.get("error") or type(body) is not dict or (body is not line and body.get("error")):
         return Response(name, None, (), ERROR, _error_text(line, body))
-    if "choices" in body:
-        return _read_choices(name, body, body["choices"])
     for key, kind, read in _SHAPES:
         if key in body and isinstance(body[key], kind):
             return read(name, body)
@@ -202,8 +163,9 @@ def _error_text(line: dict[str, Any], body: Any, default: str = "unknown") -> st
     return str(error)
 
 
-def _read_choices(name: Any, body: dict[str, Any], choices: Any) -> Response:
+def _read_choices(name: Any, body: dict[str, Any]) -> Response:
     """A chat completion or a completion of OpenAI or a compatible server; vLLM's own output."""
+    choices = body["choices"] if "choices" in body else body["outputs"]
     if not choices:
         raise BadLineError("has an empty list of choices")
     samples = []
@@ -214,9 +176,7 @@ def _read_choices(name: Any, body: dict[str, Any], choices: Any) -> Response:
         if message.get("refusal") or reason == "content_filter":
             refusal = message.get("refusal") or _text(message.get("content")) or "content filter"
             continue
-        text = _called(message) or message.get("content") or message.get("text") or ""
-        if type(text) is not str:
-            text = _text(text)
+        text = _called(message) or _text(message.get("content") or message.get("text"))
         samples.append(Sample(text, _choice_positions(choice), reason in _CUT_REASONS))
     return _response(name, body.get("model"), samples, refusal)
 
@@ -234,30 +194,23 @@ def _choice_positions(choice: dict[str, Any]) -> Positions | None:
     if not logprobs:
         return None
     if isinstance(logprobs, list):
-        return VllmPositions(choice)
+        return _vllm_positions(choice)
     if "content" in logprobs:
-        content = logprobs["content"]
-        return ChatPositions(content) if content else None
-    return CompletionPositions(logprobs)
+        return chat_positions(logprobs["content"]) if logprobs["content"] else None
+    return _completion_positions(logprobs)
 
 
 def _called(message: dict[str, Any]) -> str:
     """The arguments of a tool call, as JSON."""
     calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
-    arguments = ((calls[-1] or {}).get("function") or {}).get("arguments") or ""
-    return arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return _as_text(((calls[-1] or {}).get("function") or {}).get("arguments") or "")
 
 
 def _text(content: Any) -> str:
     """The text of a message, which may come in parts."""
     if isinstance(content, list):
-        parts = [part if isinstance(part, str) else part.get("text") or "" for part in content]
-        return "".join(parts)
+        return "".join(p if isinstance(p, str) else p.get("text") or "" for p in content)
     return content or ""
-
-
-def _read_outputs(name: Any, body: dict[str, Any]) -> Response:
-    return _read_choices(name, body, body["outputs"])
 
 
 def _read_openai_items(name: Any, body: dict[str, Any]) -> Response:
@@ -279,7 +232,7 @@ def _read_openai_items(name: Any, body: dict[str, Any]) -> Response:
         return Response(name, body.get("model"), (), ERROR, _error_text(body, None, body["status"]))
     if refusal is not None or why == "content_filter":
         return Response(name, body.get("model"), (), REFUSED, refusal or "content filter")
-    positions = ChatPositions(content) if content else None
+    positions = chat_positions(content) if content else None
     return _response(name, body.get("model"), [Sample("".join(texts), positions, why is not None)])
 
 
@@ -312,25 +265,23 @@ def _read_gemini(name: Any, body: dict[str, Any]) -> Response:
             called = _either(part, "functionCall", "function_call")
             text = orjson.dumps(called.get("args")).decode() if called else text
         result = _either(candidate, "logprobsResult", "logprobs_result")
-        positions = GeminiPositions(result) if result else None
+        positions = _gemini_positions(result) if result else None
         samples.append(Sample(text, positions or None, why in _CUT_REASONS))
     feedback = _either(body, "promptFeedback", "prompt_feedback") or {}
     blocked = _either(feedback, "blockReason", "block_reason")
     return _response(name, model, samples, refusal or (blocked and str(blocked)))
 
 
-def _read_ollama_chat(name: Any, body: dict[str, Any]) -> Response:
-    return _ollama(name, body, _called(body["message"]) or body["message"].get("content") or "")
-
-
-def _read_ollama_text(name: Any, body: dict[str, Any]) -> Response:
-    if "done" not in body:
+def _read_ollama(name: Any, body: dict[str, Any]) -> Response:
+    """A chat or a completion of Ollama."""
+    message = body.get("message")
+    if isinstance(message, dict):
+        text = _called(message) or message.get("content") or ""
+    elif "done" in body:
+        text = body["response"]
+    else:
         return _read_plain(name, body)
-    return _ollama(name, body, body["response"])
-
-
-def _ollama(name: Any, body: dict[str, Any], text: str) -> Response:
-    positions = ChatPositions(body["logprobs"]) if body.get("logprobs") else None
+    positions = chat_positions(body["logprobs"]) if body.get("logprobs") else None
     cut = body.get("done_reason") in _CUT_REASONS
     return _response(name, body.get("model"), [Sample(text, positions, cut)])
 
@@ -364,14 +315,15 @@ def _either(values: dict[str, Any], one: str, other: str) -> Any:
 
 
 _SHAPES: tuple[tuple[str, Any, Callable[[Any, dict[str, Any]], Response]], ...] = (
-    ("outputs", list, _read_outputs),
+    ("choices", object, _read_choices),
+    ("outputs", list, _read_choices),
     ("candidates", list, _read_gemini),
     ("promptFeedback", dict, _read_gemini),
     ("prompt_feedback", dict, _read_gemini),
     ("output", list, _read_openai_items),
     ("content", list, _read_anthropic),
-    ("message", dict, _read_ollama_chat),
-    ("response", str, _read_ollama_text),
+    ("message", dict, _read_ollama),
+    ("response", str, _read_ollama),
 )
 
 

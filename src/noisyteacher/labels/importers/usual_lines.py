@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from noisyteacher.io.formats import SHORT_LINE
 from noisyteacher.io.uniform_lines import uniform_lines
+from noisyteacher.io.user_tables import first_present
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
@@ -34,6 +35,8 @@ _GEMINI = frozenset(("choices", "body", "outputs", "status_code"))
 _ID_TYPES = (pa.string(), pa.int64())
 
 UsualAnswer = tuple[Any, str, Any]  # id, text, model
+OnlyChoice = tuple[dict[str, Any], dict[str, Any], str]  # completion, choice, text
+_NO_CHOICE: OnlyChoice = ({}, {}, "")
 
 
 class UsualColumns(NamedTuple):
@@ -44,23 +47,28 @@ class UsualColumns(NamedTuple):
     models: set[Any]
 
 
-def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
-    """A chat completion of one choice, alone or in a batch."""
+def only_choice(row: dict[str, Any]) -> OnlyChoice:
+    """A chat completion of one choice, alone or in a batch; empty where it is no plain one."""
     wrapped = row.get("response")
-    if wrapped is None:
-        body = row
-    else:
+    body = row
+    if wrapped is not None:
         body = wrapped["body"]
         if wrapped.get("status_code", 200) != 200 or body.get("error"):
-            return None
+            return _NO_CHOICE
     (choice,) = body["choices"]
     message = choice["message"]
     text = message["content"]
-    if type(text) is not str or choice["finish_reason"] != "stop" or choice.get("logprobs"):
-        return None
+    if type(text) is not str or choice.get("finish_reason", "stop") != "stop":
+        return _NO_CHOICE
     if message.get("refusal") or message.get("tool_calls") or message.get("function_call"):
-        return None
-    if row.get("error") or not text:
+        return _NO_CHOICE
+    return _NO_CHOICE if row.get("error") else (body, choice, text)
+
+
+def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
+    """A chat completion of one choice without log-probabilities."""
+    body, choice, text = only_choice(row)
+    if not text or choice.get("logprobs"):
         return None
     return row.get("custom_id") or find_id(row), text, body.get("model")
 
@@ -68,9 +76,8 @@ def chat_answer(row: dict[str, Any]) -> UsualAnswer | None:
 def anthropic_answer(row: dict[str, Any]) -> UsualAnswer | None:
     """A message of Anthropic with one block of text, alone or in a batch."""
     result = row.get("result")
-    if result is None:
-        body = row
-    else:
+    body = row
+    if result is not None:
         body = result["message"]
         if result["type"] != "succeeded" or body.get("error"):
             return None
@@ -80,9 +87,8 @@ def anthropic_answer(row: dict[str, Any]) -> UsualAnswer | None:
     if row.get("error") or "response" in row or "choices" in body:
         return None
     text = block["text"]
-    if type(text) is not str:
-        return None
-    return row.get("custom_id") or find_id(row), text, body.get("model")
+    name = row.get("custom_id") or find_id(row)
+    return (name, text, body.get("model")) if type(text) is str else None
 
 
 def gemini_answer(row: dict[str, Any]) -> UsualAnswer | None:
@@ -144,8 +150,7 @@ def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
 @cache
 def _plain_keys(keys: tuple[str, ...]) -> tuple[str, str] | None:
     """The keys of the id and of the answer."""
-    name = next((key for key in ID_KEYS if key in keys), None)
-    answer = next((key for key in PLAIN_KEYS if key in keys), None)
+    name, answer = first_present(ID_KEYS, keys), first_present(PLAIN_KEYS, keys)
     if name is None or answer is None or _OTHER_SHAPES & set(keys) or name == answer:
         return None
     return None if _LISTS & set(keys) - {answer} else (name, answer)

@@ -17,7 +17,9 @@ NOUNS = word_set(
     tone topic type utterance verdict
     """
 )
-THINGS = NOUNS - word_set("answer category class classification intent label section topic")
+# What an answer is called; other nouns may be a part of a name, as in "World News".
+KINDS = word_set("answer category class classification intent label section topic")
+THINGS = NOUNS - KINDS
 # Whose opinion a text tells.
 _AUTHORS = word_set("author customer person poster reviewer speaker user writer")
 FRAME = (
@@ -32,10 +34,8 @@ FRAME = (
     considered conveys correct correctly could definitely describe described does evident
     expressed expresses expressing extremely fairly fall falls final fit fits fitting following
     follows for generally given go goes guess has hence here highly i i'd i'll i've identify in
-    indeed
-    indicates input into is it it's its labeled labelled largely likely looks main mainly
-    matches matching maybe me might most mostly my obvious obviously of ok okay on only
-    overall
+    indeed indicates input into is it it's its labeled labelled largely likely looks main mainly
+    matches matching maybe me might most mostly my obvious obviously of ok okay on only overall
     overwhelmingly perhaps pick possibly predict predicted predominantly primarily primary
     probable probably provided put quite rated read reads really regarded related relates result
     right say seem seems select selected should shows simply single slightly somewhat sounds
@@ -63,6 +63,7 @@ LATE_REASONS = word_set("about that with for of on toward towards")
 AFTER_AS = word_set("it its the this that there they he she")
 CONDITIONS = frozenset(("if", "unless", "whether"))
 BREAKS = word_set("but so therefore thus hence however yet")
+PLAIN = FRAME | JOINING | BREAKS | NEGATIONS
 RETRACTIONS = word_set(
     """
     wrong incorrect incorrectly mistaken mistake kidding wait scratch correction retract
