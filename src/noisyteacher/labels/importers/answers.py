@@ -118,7 +118,7 @@ class Answers:
         whole = self._whole.get(start.rstrip(_WRAPPING), NO_CLASS)
         if whole != NO_CLASS:
             return Meaning(whole, whole=True, unsettled=bool(begun - {whole}))
-        label = {0: NO_CLASS, 1: min(begun, default=NO_CLASS)}.get(len(begun), SEVERAL_CLASSES)
+        label = SEVERAL_CLASSES if len(begun) > 1 else min(begun, default=NO_CLASS)
         return Meaning(label, whole=False, unsettled=bool(begun))
 
     def share_out(self, positions: Positions) -> Shares:
