@@ -239,6 +239,11 @@ def test_what_the_python_packages_dump_is_read(tmp_path: Path) -> None:
     assert sample.positions[0].candidates == [("World", -0.287682)]
 
 
+def test_a_failed_result_whose_type_is_no_text_is_an_error() -> None:
+    failed = read_response({"custom_id": "a", "result": {"type": {"odd": 1}}})
+    assert (failed.problem, failed.told) == ("error", "{'odd': 1}")
+
+
 def test_a_folder_of_single_responses(tmp_path: Path) -> None:
     for name in ("news-1", "news-2"):
         body = json.loads((FIXTURES / "openai_chat.jsonl").read_text().splitlines()[0])

@@ -159,7 +159,7 @@ def find_id(line: dict[str, Any]) -> Any:
 def _error_text(line: dict[str, Any], body: Any, default: str = "unknown") -> str:
     error = line.get("error") or (isinstance(body, dict) and body.get("error")) or default
     while isinstance(error, dict):
-        error = error.get("message") or error.get("error") or error.get("code") or default
+        error = error.get("message") or error.get("error") or error.get("code") or str(default)
     return str(error)
 
 
