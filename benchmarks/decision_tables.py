@@ -53,9 +53,9 @@ python benchmarks/decision_tables.py results/decisions
 and, with 50 gold rows, two more seeds (`--seeds 5`). `banking77` has a section of its own below;
 `imdb`, which the script also knows, was not run.
 
-The blend's weights have since been smoothed (`choose/decision.py`). The rows of banking77 were made with
-the smoothed weights, the others before. In other cells of TREC, emotion, irony, SST-2 and digits
-(192, with pools of 1 500 rows) smoothing changed the mean accuracy by -0.06 to +0.03 points,
+The blend's weights have since been smoothed (`choose/decision.py`). The rows of banking77 were made
+with the smoothed weights, the others before. In other cells of TREC, emotion, irony, SST-2 and
+digits (192, with pools of 1 500 rows) smoothing changed the mean accuracy by -0.06 to +0.03 points,
 depending on the number of gold rows.
 """
 
