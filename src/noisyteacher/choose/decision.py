@@ -33,8 +33,8 @@ Chosen on the five other sets alone, where 0 to 0.1 are alike, it would be 0.02,
 banking77 0.6 and 1.5; chosen on banking77 and four others, 0.25 or 1, which change the fifth by
 -0.12 to +0.02.
 In the benchmark itself (results/decisions, pools of 5 000) TREC lost 0.6 points with 100 gold rows
-(12 cells; two of them lost 4.4 and 2.6) and at most 0.1 at its other sizes, and banking77 gained 2.0
-and 1.1 with 100 and 200.
+(12 cells; two of them lost 4.4 and 2.6) and at most 0.1 at its other sizes, and banking77 gained
+2.0 and 1.1 with 100 and 200.
 
 **The stated accuracy.** The out-of-fold accuracy of a rule that was tuned on the same rows is
 optimistic. So the gold rows are resampled, the whole rule is applied to each resample, and its
