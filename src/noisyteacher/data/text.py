@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 class Featurizer(Protocol):
     """Turns texts into two tensors with one row per text, and knows which views suit them.
 
-    One that inherits from this class makes bags of words, and learns nothing from texts, unless it
-    says otherwise.
+    A subclass makes bags of words and learns nothing from texts, unless it overrides these methods.
     """
 
     @property
