@@ -321,7 +321,7 @@ class _Runner:
         history.examples += self.run.window_steps * self.run.batch
         if window + 1 < self.run.plan.count:
             history.windows_done += 1
-            self.good = self.run.state()
+            self.good = self.run.state(into=self.good)
             if time.monotonic() - self._saved >= SAVE_SECONDS:
                 self.save()
         else:
@@ -342,7 +342,7 @@ class _Runner:
         if last or (epoch + 1) % config.eval_every == 0:
             selection, test = self._judge(last)
         history.curve.append(EpochRecord(epoch + 1, loss, selection, test))
-        self.good = self.run.state()
+        self.good = self.run.state(into=self.good)
         # Before the checkpoint: a kill between the two repeats the report, and loses none.
         self._report(history.curve[-1])
         if last or (epoch + 1) % config.checkpoint_every == 0:
