@@ -9,7 +9,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 
 from noisyteacher import InputError
 from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, Setting, solve_candidates
-from noisyteacher.methods import SelfTraining
+from noisyteacher.methods import GoldOnly, SelfTraining
 
 
 def blobs(classes: int, rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def decision_rows(x: np.ndarray, y: np.ndarray, gold: int, classes: int) -> Deci
 def test_it_equals_scikit_learns(classes: int, threshold: float) -> None:
     x, y = blobs(classes)
     rows = decision_rows(x, y, 30, classes)
-    method = SelfTraining(threshold=threshold)
+    method = SelfTraining(threshold=threshold, align=False)
     (fits,) = solve_candidates(rows, [LinearCandidate(method, (Setting(1.0),))])
     rival = SelfTrainingClassifier(
         LogisticRegression(C=1.0, tol=1e-10, max_iter=5_000), threshold=threshold, max_iter=10
@@ -52,6 +52,33 @@ def test_without_a_sure_row_it_is_gold_only_and_more_rounds_add_rows() -> None:
     never = weight(SelfTraining(threshold=1.0))
     np.testing.assert_allclose(weight(SelfTraining(threshold=0.5, rounds=1)), never, atol=1e-4)
     assert np.abs(weight(SelfTraining(threshold=0.5, rounds=2)) - never).max() > 0.05
+
+
+def test_aligned_it_keeps_the_classes_that_a_student_of_few_gold_rows_gives_up() -> None:
+    # Two classes that overlap, three quarters of class 1; the sure rows are nearly all of class 1.
+    rng = np.random.default_rng(0)
+    y = (rng.random(2000) < 0.75).astype(np.int64)
+    x = rng.normal(size=(2000, 8)) + np.where(y[:, None] == 1, 0.45, -0.45)
+    gold = 40
+    rows = decision_rows(x, y, gold, 2)
+
+    def predict(align: bool) -> np.ndarray:
+        method = SelfTraining(threshold=0.8, align=align)
+        (fits,) = solve_candidates(rows, [LinearCandidate(method, (Setting(0.03),))])
+        return fits[0].logits(x[gold:]).argmax(1)
+
+    plain, aligned = predict(False), predict(True)
+    assert np.mean(plain == 1) > 0.95
+    assert abs(np.mean(aligned == 1) - np.mean(y[:gold] == 1)) < 0.15
+    assert np.mean(aligned == y[gold:]) > np.mean(plain == y[gold:]) + 0.05
+
+
+def test_a_pool_that_is_empty_leaves_gold_only() -> None:
+    x, y = blobs(3, rows=40)
+    rows = decision_rows(x, y, 40, 3)
+    (fits,) = solve_candidates(rows, [LinearCandidate(SelfTraining(), (Setting(1.0),))])
+    (gold,) = solve_candidates(rows, [LinearCandidate(GoldOnly(), (Setting(1.0),))])
+    np.testing.assert_allclose(fits[0].weight, gold[0].weight, atol=1e-6)
 
 
 def test_a_network_is_refused() -> None:

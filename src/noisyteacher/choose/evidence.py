@@ -37,6 +37,7 @@ from noisyteacher.train.sparse_steps import train_on_words
 
 # Out-of-fold predictions need fewer digits than the student that is returned.
 CROSS_FIT_TOLERANCE = 3e-4
+_LEAST_SHARE = 1e-6  # mean probabilities below it are taken for this
 
 
 # Which columns a student reads, where a frozen encoder made the first and words are the others.
@@ -367,7 +368,9 @@ def _self_train(
     tolerance: float,
 ) -> LinearFit:
     """Solve, label the pool rows that the student is sure of, and solve again with them."""
-    y, fit = training.y.copy(), start
+    y, fit, pool = training.y.copy(), start, np.flatnonzero(training.y < 0)
+    gold = np.bincount(training.y[training.y >= 0], minlength=training.classes)
+    shown = design.x[pool]
     for _ in range(method.rounds):
         kept = np.flatnonzero(y >= 0)
         rows = Rows(training.ids[kept], y[kept], training.ids[:0], y[:0], training.classes)
@@ -382,11 +385,22 @@ def _self_train(
             start=fit,
             tolerance=tolerance,
         )
-        open_rows = np.flatnonzero(y < 0)
-        probs = softmax(design.inside(fit).logits(design.x[open_rows]), axis=1)
-        sure = probs.max(1, initial=0) >= method.threshold
+        probs = softmax(design.inside(fit).logits(shown), axis=1)
+        if method.align and len(pool):
+            probs = _align(probs, gold)
+        sure = (probs.max(1, initial=0) >= method.threshold) & (y[pool] < 0)
         if not sure.any():
             break
-        y[open_rows[sure]] = probs[sure].argmax(1)
+        y[pool[sure]] = probs[sure].argmax(1)
     assert fit is not None
     return fit
+
+
+def _align(probs: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """(p, L) probabilities of pool rows, moved toward the class shares of ``gold`` (L,) counts.
+
+    As if every class had one gold row more: one that has none may still be in the pool.
+    """
+    shares = (gold + 1) / (gold.sum() + len(gold))
+    aligned = probs * (shares / np.maximum(probs.mean(0), _LEAST_SHARE))
+    return np.asarray(aligned / aligned.sum(1, keepdims=True))

@@ -128,16 +128,23 @@ class SelfTraining(GoldOnly):
 
     The student is solved on the gold rows, labels every pool row whose top class has a probability
     of at least ``threshold``, and is solved again with these rows, until no row is added or
-    ``rounds`` are done (scikit-learn's ``SelfTrainingClassifier``). It asks no teacher. Linear
-    students alone are trained like this; ``Consistency(None)`` is its counterpart for networks.
+    ``rounds`` are done. It asks no teacher. Linear students alone are trained like this;
+    ``Consistency(None)`` is its counterpart for networks.
+
+    With ``align``, probabilities are first multiplied by the shares of the classes among the gold
+    rows over the mean probabilities of the pool rows. A student of few gold rows is sure of its
+    favorite class first, and would otherwise give most of the pool to it. This expects a pool with
+    the class shares of the gold rows; without it, the method is scikit-learn's
+    ``SelfTrainingClassifier``.
     """
 
     threshold: float = 0.8
     rounds: int = 10
+    align: bool = True
 
     whole_pool: ClassVar[bool] = True
     formula: ClassVar[str] = "ce(y, f) on gold rows, ce(argmax f', f) where max f' ≥ threshold"
-    reference: ClassVar[str] = "Yarowsky 1995"
+    reference: ClassVar[str] = "Yarowsky 1995, Berthelot et al. ICLR 2020"
 
     def __post_init__(self) -> None:
         super().__post_init__()
