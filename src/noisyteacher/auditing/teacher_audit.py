@@ -319,7 +319,7 @@ def _trust(numbers: Numbers) -> Iterator[str]:
     whose = "pool" if numbers.pool_rows else "gold"
     yield _line(f"{whose} at the lower bound", f"{trust.share_at_lower_bound:.1%}")
     yield _line("mean alpha", f"{trust.mean_alpha:.3f}")
-    yield _line("worth in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
+    yield _line("value in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
     yield _line("k(x), median", f"{trust.k_median:.0f}")
 
 
@@ -340,7 +340,7 @@ def _classes(numbers: Numbers) -> Iterator[str]:
 def _advice(recommendation: Recommendation) -> Iterator[str]:
     yield f"Recommendation: {recommendation.method!r}"
     if recommendation.without_views != recommendation.method:
-        yield f"  for inputs without two views: {recommendation.without_views!r}"
+        yield f"  if the inputs cannot be augmented: {recommendation.without_views!r}"
     yield from (_item("-", reason) for reason in recommendation.reasons)
     yield _item("-", f"Compare with {', '.join(map(repr, recommendation.rivals))}.")
 

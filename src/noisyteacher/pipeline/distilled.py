@@ -192,9 +192,11 @@ class Distilled:
         if found.teacher is not None:
             value, low, high = (100 * v for v in vars(found.teacher).values())
             rows.insert(0, ["the teacher", f"{value:.1f}", f"{low:.1f} to {high:.1f}", "", ""])
-        title = f"{found.rows} gold rows, each predicted by students not trained on it"
-        if not self.blend and self.tested and not self._has_selection:
-            title += "; candidates are tested as trained then, the returned student after its refit"
+        title = f"Results on {found.rows} held-out gold rows"
+        if self.blend:
+            title += "; the blend averages the students by weight"
+        elif self.tested and not self._has_selection:
+            title += "; test accuracies are from before the refit, except the returned student's"
         last = "weight" if self.blend else "kept"
         header = ["student", f"{found.metric}, %", "95% interval", last, "test, %"]
         shown = len(header) if self.tested else len(header) - 1

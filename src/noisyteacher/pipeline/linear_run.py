@@ -190,17 +190,17 @@ class _SolveProgress:
             min(own, self.fits),
             self.fits + 1,
             numbers=where,
-            line=f"Cross-fitting: {done} of {self.solves}",
+            line=f"Training students: {done} of {self.solves}",
             seconds_left=(now - self.start) / max(1, done) * (self.solves - done),
         )
-        self.file.write(f"Cross-fitting {name}, {where}", done, self.solves)
+        self.file.write(f"Training {name}, {where}", done, self.solves)
 
     def finish(self) -> None:
         for name in dict(self.begun):
             self.display.update_total(name, 1, 1)
-        line = f"Cross-fitting: {self.solves} of {self.solves}"
+        line = f"Training students: {self.solves} of {self.solves}"
         self.display.update("All students", self.solves, self.solves, line=line)
-        self.file.write("Cross-fitting has finished", self.solves, self.solves)
+        self.file.write("Training has finished", self.solves, self.solves)
 
 
 def linear_state(spec: ModelSpec, fit: LinearFit) -> dict[str, Tensor]:

@@ -43,7 +43,7 @@ def render_page(path: str | Path, live: bool = False) -> str:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # Files of a run are JSON that anybody may edit.
         raise InputError(
-            f"{path} cannot be shown, because one of its files is not as the command wrote it "
+            f"{path} cannot be shown, because one of its files is damaged or was edited "
             f"({type(error).__name__}: {error}); restore it, or run the command again."
         ) from error
 
