@@ -25,7 +25,7 @@ MANY_UNREACHABLE = 0.2
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the user should know."""
+    """One finding of the audit, in a sentence or two."""
 
     code: str  # for programs: "overconfident", "leaked", ...
     warning: bool  # whether it speaks against using the labels, or the audit, as they are

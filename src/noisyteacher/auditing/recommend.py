@@ -39,7 +39,7 @@ _MISCALIBRATED = {"overconfident", "underconfident", "miscalibrated"}
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A method, the methods to compare it with, and the reasons for it."""
+    """The recommended method, the methods to compare it with, and the reasons."""
 
     distill: bool  # whether to train on the teacher's labels at all
     slam_helps: bool  # whether a noise model is likely to pay

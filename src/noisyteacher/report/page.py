@@ -32,9 +32,9 @@ def has_extra() -> bool:
 
 
 def render_page(path: str | Path, live: bool = False) -> str:
-    """The page of a run's folder, or of an audit's JSON file.
+    """The page of a run's folder, or of an audit's JSON file, as HTML.
 
-    A ``live`` page may be of a run without any result, and updates itself.
+    A ``live`` page updates itself, and may be of a run without results.
     """
     try:
         return _render_source(read_source(path), str(path), live)
