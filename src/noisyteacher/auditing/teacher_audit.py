@@ -1,4 +1,4 @@
-"""The audit of a teacher: what the user hands in is checked once, measured and judged."""
+"""The audit of a teacher: its arguments are checked once, then measured."""
 
 from __future__ import annotations
 
@@ -195,8 +195,8 @@ def have_teacher_label(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
         )
     if missing:
         warn(
-            f"{len(missing)} of {len(ids)} gold ids have no teacher label and do not measure the "
-            f"teacher: {first_few(missing)}.",
+            f"{len(missing)} of {len(ids)} gold ids have no teacher label and are not used to "
+            f"measure the teacher: {first_few(missing)}.",
         )
     return found
 

@@ -129,17 +129,17 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         teacher_probs: Any = None,
         teacher_probs_gold: Any = None,
     ) -> Self:
-        """Learn from gold labels, and from a teacher's where they are given.
+        """Train on gold labels, and on a teacher's labels if they are given.
 
         Args:
             X, y: gold rows (n, d), dense or sparse, and their true classes (n,).
             X_pool: rows without labels (m, d), as an array or a tuple of one.
-            teacher_probs: (m, L) the teacher's probabilities for them, in the order of
+            teacher_probs: (m, L) the teacher's probabilities for these rows, in the order of
                 ``classes``; as an array or a tuple of one.
-            teacher_probs_gold: (n, L) its probabilities for the gold rows, with NaN in rows that
-                it was trained on or never labeled. The rows without NaN show how far the teacher
-                can be trusted. Left out, its own probabilities are taken at their word, with a
-                warning: most teachers are overconfident.
+            teacher_probs_gold: (n, L) the teacher's probabilities for the gold rows, with NaN in
+                rows that it was trained on or did not label. The noise model is fitted on the rows
+                without NaN. By default, the teacher's probabilities are used as they are, with a
+                warning, because most teachers are overconfident.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32)
         y = self._encoded(y)
@@ -153,14 +153,14 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         if not isinstance(X_pool, tuple) and pool.shape[0] == len(y):
             warn(
                 "X_pool has as many rows as X. If a search or cross-validation called fit, it has "
-                "cut the pool like X; X_pool=(X_pool,) and teacher_probs=(teacher_probs,) say that "
-                "the pool is not to be cut."
+                "split the pool like X; to avoid this, pass X_pool=(X_pool,) and "
+                "teacher_probs=(teacher_probs,)."
             )
         if teacher_probs_gold is None:
             warn(
-                "Without teacher_probs_gold nothing shows how often the teacher is right, so its "
-                "own probabilities are taken at their word; give its probabilities on gold rows "
-                "that it never saw."
+                "Without teacher_probs_gold the teacher's accuracy cannot be measured, so its "
+                "probabilities are used as they are; give its probabilities on gold rows that it "
+                "was not trained on."
             )
         probs = _unwrapped(teacher_probs)
         labels = self._teacher_labels(probs, teacher_probs_gold, len(y), pool.shape[0])
@@ -248,7 +248,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             if self.student == "linear" and len(seen) < LEAST_ROWS:
                 raise InputError(
                     f"teacher_probs_gold has {len(seen)} rows without NaN, too few to measure the "
-                    f"teacher and judge students: at least {LEAST_ROWS} are needed."
+                    f"teacher and compare students: at least {LEAST_ROWS} are needed."
                 )
             stored, ids = np.concatenate([on_gold[seen], stored]), np.concatenate([seen, ids])
         return TeacherLabels.from_probs(ids, stored, [str(name) for name in self.classes_])

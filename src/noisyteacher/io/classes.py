@@ -83,7 +83,7 @@ def clean_classes(classes: Sequence[str] | None, count: int | None = None) -> tu
         raise InputError(f"classes must be strings, got {first_few(odd)}.")
     names = tuple(map(str, classes))
     if len(names) < 2:
-        raise InputError(f"at least 2 classes are needed, got {len(names)}.")
+        raise InputError(f"At least 2 classes are needed, got {len(names)}.")
     if count is not None and len(names) != count:
         raise InputError(f"{len(names)} classes were named for {count} columns.")
     if repeated := [name for name, times in Counter(names).items() if times > 1]:

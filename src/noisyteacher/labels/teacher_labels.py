@@ -136,7 +136,7 @@ class TeacherLabels(Record):
         one's order, stores all classes unless ``k`` says otherwise, and has no extras.
         """
         if not stores:
-            raise InputError("there is nothing to average: no teacher labels were given.")
+            raise InputError("There is nothing to average: no teacher labels were given.")
         first = stores[0]
         check_unique(first.ids)
         aligned = [first, *(_aligned(other, first, n) for n, other in enumerate(stores[1:], 1))]

@@ -149,7 +149,7 @@ class VID(TargetMethod):
             taken = labels.take(ids)
         except MissingIdsError as error:
             raise MissingIdsError(
-                f"{self!r} wants the teacher's embeddings of gold rows too, but there are "
+                f"{self!r} needs the teacher's embeddings of gold rows too, but there are "
                 f'{str(error).rstrip(".")}: label A as well, or take on="pool".'
             ) from error
         return torch.from_numpy(taken.extras["embedding"].astype(np.float32))

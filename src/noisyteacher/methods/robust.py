@@ -83,7 +83,7 @@ class TruncatedGCE(TargetMethod):
     formula: ClassVar[str] = "1{f_top > τ} Σ_j ys_j (1 − f_j^q) / q"
     reference: ClassVar[str] = "Zhang & Sabuncu 2018"
     unverified: ClassVar[str] = (
-        "soft labels; rows are judged at every step, every tenth epoch in the reference"
+        "soft labels; rows are left out at every step, every tenth epoch in the reference"
     )
     grid: ClassVar[Grid] = {"threshold": (0.1, 0.3, 0.5)}
 

@@ -72,9 +72,9 @@ class SLaM(TargetMethod):
         check_normalize(self.normalize)
         if self.lower_bound == ONE_OVER_K and self.normalize != "k-1":
             raise InputError(
-                f'SLaM: lower_bound="{ONE_OVER_K}" goes with normalize="k-1", not with '
-                f"{self.normalize!r}, in which labels with an alpha below 0.5 push their own class "
-                "away."
+                f'SLaM: lower_bound="{ONE_OVER_K}" needs normalize="k-1"; with '
+                f"{self.normalize!r}, labels with an alpha below 0.5 would push the student away "
+                "from their own class."
             )
         # How lower_bound goes with threshold is seen at fit: a grid sets one field at a time.
         check_each_setting(

@@ -168,7 +168,7 @@ class Temperature(Wrapper):
             found = labels.take(rows.ids[columns.index[gold].numpy()])
         except MissingIdsError as error:
             raise MissingIdsError(
-                f"{self!r} wants the teacher's labels of gold rows too, but there are "
+                f"{self!r} needs the teacher's labels of gold rows too, but there are "
                 f'{str(error).rstrip(".")}: label A as well, or take a_target="true".'
             ) from error
         if "target" in values:

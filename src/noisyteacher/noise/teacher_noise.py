@@ -100,7 +100,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         """Fit alpha(x) and k(x) on V.
 
         Args:
-            labels_or_probs: what the teacher said on V: TeacherLabels, or probabilities (n, L).
+            labels_or_probs: the teacher's labels of V: TeacherLabels, or probabilities (n, L).
             y: the true classes, (n,): numbers, or names where ``labels_or_probs`` has names.
         """
         check_settings(**self.get_params())
@@ -196,7 +196,8 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         if size is None:
             warn(
                 f"The teacher's top-{rows.stored} accuracy on V stays below the level "
-                f"{self.level}, and no more is stored: k is {rows.num_classes}, all classes.",
+                f"{self.level}, and no more classes are stored, so k is {rows.num_classes}, the "
+                "number of classes.",
             )
             return rows.num_classes
         return size
@@ -212,8 +213,8 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         unreachable = int(((pool.size == 0) & ~decided).sum())
         if unreachable:
             warn(
-                f"k(x) of {unreachable / len(rows):.1%} of the rows is not reached within the "
-                f"stored probabilities: they get k = {rows.num_classes}, all classes.",
+                f"For {unreachable / len(rows):.1%} of the rows, k(x) exceeds the number of stored "
+                f"probabilities; they get k = {rows.num_classes}, the number of classes.",
             )
         return k, unreachable
 

@@ -193,8 +193,8 @@ def run_distill(
     """
     if settings.generations > 1 and not (len(task.split.val) and len(task.split.selection)):
         raise InputError(
-            "Students of students need gold rows that no generation was trained on: give val= "
-            "(--val), which measures them, and selection= (--selection), which judges them."
+            "A second generation needs gold rows that no student was trained on: give val= (--val) "
+            "to measure the first students, and selection= (--selection) to compare students."
         )
     folder = None if out is None else RunFolder(Path(out))
     with nullcontext() if folder is None else folder.lock():

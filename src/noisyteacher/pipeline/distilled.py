@@ -85,7 +85,7 @@ class Distilled:
     choice: Choice
     student: Student
     blend: bool
-    judged: np.ndarray  # positions of the rows that judged the candidates
+    judged: np.ndarray  # positions of the rows on which the candidates were compared
     records: Mapping[str, TrainingRecord]  # by the candidate's name
     noise: TeacherNoise | None
     tested: Mapping[str, float]

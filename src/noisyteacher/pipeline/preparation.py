@@ -206,7 +206,7 @@ def claim_folder(run: Run, training: str) -> None:
     folder.rows()
     student = folder.path / "student"
     if student.exists() and not is_student(student):
-        raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
+        raise InputError(f"{student} exists and is not a student's folder; {ANOTHER_FOLDER}.")
 
 
 def audit_teacher(run: Run) -> Audit:

@@ -273,7 +273,7 @@ def _read(folder: Path, config: dict[str, Any], custom: ModelLike | None) -> Stu
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise InputError(f"{folder / _CONFIG} has no list of class names; {_REMEDY}.")
     if not isinstance(config["about"], dict):
-        raise InputError(f"{folder / _CONFIG} has no account of its student; {_REMEDY}.")
+        raise InputError(f"{folder / _CONFIG} has no description of its student; {_REMEDY}.")
     if custom is None:
         _check_sizes(config["model"], weights, folder)
     spec = from_config(config["model"], custom)

@@ -233,7 +233,7 @@ def _train_all(jobs: list[Job], session: _Session, size: int) -> list[Trained]:
         # Not in the handler: there the error's traceback still holds the students' memory.
         size = (len(group) + 1) // 2
         session.progress.say(
-            f"{len(group)} students do not fit in GPU memory together; going on with {size}."
+            f"{len(group)} students do not fit in GPU memory together; continuing with {size}."
         )
         gc.collect()
         torch.cuda.empty_cache()

@@ -250,7 +250,7 @@ class Problem:
         if len(strangers):
             warn(
                 f"{len(strangers)} of {len(labels)} labeled ids are not in the data "
-                f"({first_few(strangers.tolist())}); they are left unused.",
+                f"({first_few(strangers.tolist())}); they are not used.",
             )
 
     def _rows(self, val_role: ValRole) -> tuple[Rows, np.ndarray]:
