@@ -35,9 +35,9 @@ MODULES = (
 HEADINGS = {"Args:": "Arguments", "Returns:": "Returns", "Raises:": "Raises"}
 HEAD = """# API
 
-Made from the docstrings by `python docs/api.py`; a test keeps it in step with the code. Every
-public name stands under the first module that offers it. Functions on arrays take NumPy or torch
-and give back the same; bad input raises `InputError`, a `ValueError`, in one sentence.
+This page is generated from the docstrings by `python docs/api.py`. Every public name is listed
+under the first module that offers it. Functions on arrays take NumPy arrays or torch tensors and
+return the same kind. Wrong input raises `InputError`, a `ValueError`.
 
 For other libraries, see the examples: [PyTorch](../examples/pytorch_loop.py),
 [Hugging Face](../examples/huggingface_trainer.py), [Lightning](../examples/lightning_module.py),

@@ -1,4 +1,4 @@
-"""noisyteacher: train small models from the stored, imperfect labels of a big one."""
+"""noisyteacher: train small models on the stored, imperfect labels of a large one."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_leaked_val(seed):
     assert "nearly_perfect" not in codes(result)
     assert not result.recommendation.slam_helps
     assert "leaked" in advice(result)
-    assert "SLaM is not likely to help here" in advice(result)
+    assert "SLaM is unlikely to help here" in advice(result)
 
 
 def test_a_real_teacher_that_was_trained_on_v():
@@ -219,7 +219,7 @@ def test_a_nearly_perfect_teacher():
     result = look(teachers.calibrated(scale=60.0))
     assert "nearly_perfect" in codes(result)
     assert result.recommendation.method == Vanilla()
-    assert "SLaM is not likely to help here" in advice(result)
+    assert "SLaM is unlikely to help here" in advice(result)
 
 
 def test_a_val_that_is_too_small():

@@ -213,7 +213,7 @@ def test_gold_rows_without_a_teacher_label_are_left_out(folder, tmp_path, more):
     gold.write_text((folder / "gold.csv").read_text() + "r990,pos\nr991,neg\n")
     result = run(folder / "labels", "--gold", gold, *more, *FAST, "--json")
     assert (
-        "2 of 302 gold ids have no teacher label and do not measure the teacher: 'r990'"
+        "2 of 302 gold ids have no teacher label and are not used to measure the teacher: 'r990'"
         in result.stderr
     )
     assert json.loads(result.stdout) == expected

@@ -65,7 +65,7 @@ def test_rows_a_table_and_a_page(tmp_path: Path) -> None:
 
 
 def test_any_command_can_be_tried_with_quick_added(tmp_path: Path) -> None:
-    with pytest.warns(NoisyTeacherWarning, match="24 labeled examples stand in for 5000, 10000"):
+    with pytest.warns(NoisyTeacherWarning, match="24 labeled examples are used instead of 5000"):
         result = bench(*DIGITS, "--labeled", "20,5000,10000", "--trials", 1, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert {row.labeled for row in read_rows(tmp_path / "results.jsonl")} == {20, 24}

@@ -320,7 +320,7 @@ def test_a_store_in_two_shares(tmp_path: Path) -> None:
     assert (first["share"], (tmp_path / "labels").exists()) == ("1/2", False)
     assert printed(*command, "--shard-size", 20, "--shard", "2/2")["rows"] == 50
     for more, words in (
-        (["--shard", "two"], "--shard is I/N, as in 1/4, not 'two'"),
+        (["--shard", "two"], "--shard must have the form I/N, as in 1/4, not 'two'"),
         (["--shard", "3/2"], "not 3/2"),
         (["--shard", "1/2", "--ray", "local"], "choose one"),
         (["--workers", "2"], "--workers and --gpus-per-worker can only be used with --ray"),

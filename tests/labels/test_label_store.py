@@ -141,9 +141,9 @@ def test_only_the_named_extras_are_read(stored):
 
 
 def test_opening_nothing(tmp_path):
-    with pytest.raises(InputError, match="there is no label store at"):
+    with pytest.raises(InputError, match="There is no label store at"):
         TeacherLabels.open(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="there is no label store at"):
+    with pytest.raises(InputError, match="There is no label store at"):
         TeacherLabels.open(tmp_path)
 
 

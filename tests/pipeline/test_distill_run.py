@@ -265,7 +265,7 @@ def test_a_folder_of_the_first_version_goes_on(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_finished_is_refused_before_training(tmp_path: Path) -> None:
     (tmp_path / "run" / "student").mkdir(parents=True)
     (tmp_path / "run" / "student" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="student does not hold a student and is in the way"):
+    with pytest.raises(InputError, match="student exists and is not a student's folder"):
         run(make(), tmp_path / "run", quick=True)
     shutil.rmtree(tmp_path / "run" / "student")
     (tmp_path / "run" / "results.jsonl").write_text("not a row\n")

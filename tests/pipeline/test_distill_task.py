@@ -189,7 +189,8 @@ def test_copies_under_other_ids_are_noted() -> None:
         "selection": (IDS[45:60], texts[45:60], NAMES[45:60]),
     }
     gathered(
-        "1 example of S with inputs that are also in the gold set or V.*'r59'.*not trained on",
+        "The S set has 1 example with inputs that are also in the gold set or V.*'r59'.*not "
+        "trained on",
         **parts,
     )
 

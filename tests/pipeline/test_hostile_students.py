@@ -73,7 +73,7 @@ EDITS: list[tuple[str, str, Callable[[dict[str, Any]], Any], str]] = [
     ("table", "config.json", lambda c: c.update(model=[]), "config must be a dict"),
     ("table", "config.json", lambda c: c.update(classes=["a"]), "names 1 classes, .* has 2"),
     ("table", "config.json", lambda c: c.update(classes="ab"), "no list of class names"),
-    ("table", "config.json", lambda c: c.update(about=[]), "no account of its student"),
+    ("table", "config.json", lambda c: c.update(about=[]), "no description of its student"),
     ("table", "config.json", lambda c: c.update(version=99), "format version 99"),
     ("table", "config.json", lambda c: c.pop("version"), "format version None"),
     ("table", "config.json", lambda c: c.update(files=[]), "does not list the student's files"),

@@ -93,7 +93,7 @@ def test_a_teacher_that_has_seen_the_gold_rows_is_pointed_out() -> None:
     assert stated(student) > accuracy_of(student.predict) + 0.02
     assert (
         "The teacher is right on all of these rows. It was probably trained on them, which would "
-        "make these figures too high; measure it on rows that it never saw (--val)."
+        "make these figures too high; measure it on rows that it was not trained on (--val)."
     ) in student.about["verdict"]
 
 

@@ -144,7 +144,7 @@ def test_parts_without_data_are_left_out(tmp_path: Path, monkeypatch) -> None:
     found = Reader(write_run_page(tmp_path).read_text())
     assert found.headings == ["Comparison", "Pictures", "Provenance"]
     shown = [a["alt"] for tag, a in found.tags if tag == "img"]
-    assert shown == ["α(x): the chance that a teacher label is right, 30 gold labels"]
+    assert shown == ["α(x): the probability that a teacher label is right, 30 gold labels"]
 
 
 @needs_extra

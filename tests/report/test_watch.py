@@ -139,14 +139,14 @@ def test_progress_has_a_share_and_the_time_left(server: PageServer, monkeypatch)
     monkeypatch.setattr("noisyteacher.runs.folder.time.monotonic", lambda: now[0])
     saved = ProgressFile(server.run)
     now[0] = 110.0
-    saved.write("Cross-fitting SLaM(), fold 2", 5, 20)
+    saved.write("Training SLaM(), fold 2", 5, 20)
     state = orjson.loads(server.state())
     assert state["done"] == 0.25
-    assert state["progress"] == "Cross-fitting SLaM(), fold 2: 5 of 20 steps, about 30 s left."
+    assert state["progress"] == "Training SLaM(), fold 2: 5 of 20 steps, about 30 s left."
     now[0] = 110.5
     saved.write("too soon", 6, 20)
     assert orjson.loads(server.state()) == state
-    saved.write("Cross-fitting has finished", 20, 20)
+    saved.write("Training has finished", 20, 20)
     assert orjson.loads(server.state())["done"] == 1
     (server.run / "progress.json").write_text("{")
     assert orjson.loads(server.state())["done"] is None

@@ -1,4 +1,4 @@
-"""Is this teacher worth it, how noisy is it, and what to do about it: the audit's numbers."""
+"""The audit of a teacher: how accurate its labels are, how noisy, and what to do about it."""
 
 from noisyteacher.auditing.bootstrap import Bootstrap, Interval
 from noisyteacher.auditing.findings import Finding

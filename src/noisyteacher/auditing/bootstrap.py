@@ -17,7 +17,7 @@ _BLOCK_VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class Interval:
-    """A number measured on V, and where it lies with 95% confidence."""
+    """A number measured on V, with its 95% confidence interval."""
 
     value: float
     low: float
@@ -32,13 +32,13 @@ class Interval:
 
     @property
     def width(self) -> float:
-        """From the lower to the upper end."""
+        """The upper end minus the lower end."""
         return self.high - self.low
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """``replicates`` samples of ``draws`` rows with replacement; the same ones at every call."""
+    """``replicates`` samples of ``draws`` rows with replacement, the same in every call."""
 
     rows: int
     replicates: int = 1000
@@ -46,7 +46,7 @@ class Bootstrap:
     draws: int | None = None  # as many as there are rows, unless given
 
     def weights(self) -> Iterator[Float[np.ndarray, "some rows"]]:
-        """How often each row was drawn, some replicates at a time."""
+        """How often each row was drawn, for some replicates at a time."""
         rng = np.random.default_rng(self.seed)
         draws = self.draws or self.rows
         at_once = max(1, _BLOCK_VALUES // self.rows)

@@ -25,7 +25,7 @@ MANY_UNREACHABLE = 0.2
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the user should know."""
+    """One finding of the audit, in a sentence or two."""
 
     code: str  # for programs: "overconfident", "leaked", ...
     warning: bool  # whether it speaks against using the labels, or the audit, as they are
@@ -79,7 +79,7 @@ def _about_val(numbers: Numbers) -> Iterator[Finding]:
             "small_val",
             f"The teacher was measured on only {numbers.val_rows} gold rows, so the alpha curve is "
             f"known only to within ±{numbers.curve.band_width / 2:.2f}. About "
-            f"{numbers.curve.rows_to_halve_band} rows would halve that.",
+            f"{numbers.curve.rows_to_halve_band} gold rows would halve this uncertainty.",
         )
     if all_alike(numbers):
         yield _warning(
@@ -122,22 +122,22 @@ def _about_drift(numbers: Numbers, drift: Drift) -> Iterator[Finding]:
             f"The gold rows are not like the pool: their {' and '.join(apart)} differ (distance "
             f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to match the "
             f"pool's margins, the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
-            f"{numbers.quality.accuracy.value:.1%}, and the {numbers.val_rows} gold rows tell as "
-            f"much as {drift.reweighted_rows:.0f}. Draw the gold rows at random from the pool "
-            "instead.",
+            f"{numbers.quality.accuracy.value:.1%}, and the {numbers.val_rows} gold rows carry as "
+            f"much information as {drift.reweighted_rows:.0f}. Draw the gold rows at random from "
+            "the pool instead.",
         )
     if drift.classes_effect >= FAR_CLASSES and drift.classes_p_value < SURE:
         yield _warning(
             "shifted_classes",
-            "The gold rows are not like the pool: the teacher predicts the classes in other "
-            f"proportions (effect {drift.classes_effect:.2f}). Trust that depends on the class may "
-            "not carry over to the pool.",
+            "The gold rows are not like the pool: the teacher predicts the classes in different "
+            f"proportions (effect {drift.classes_effect:.2f}). An alpha that depends on the class "
+            "may not hold for the pool.",
         )
     if drift.pool_outside_val >= 1 - NEARLY_ALL:
         yield _warning(
             "uncovered_pool",
             f"{drift.pool_outside_val:.0%} of the pool has margins outside the range of the gold "
-            "rows, where alpha is only a guess.",
+            "rows, where alpha is extrapolated.",
         )
 
 
@@ -203,8 +203,8 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
     if curves_differ(numbers):
         yield _note(
             "classes_differ",
-            "How far a label can be trusted depends on the class it names, not only on the "
-            f"margin: at equal margins, accuracies differ by {per_class.curves.effect:.0%} "
+            "How far a label can be trusted depends on its class, not only on its margin: at "
+            f"equal margins, accuracies differ by {per_class.curves.effect:.0%} "
             f"(p = {per_class.curves.p_value:.1g}).",
         )
     if per_class.never_predicted:
@@ -217,8 +217,8 @@ def _about_classes(numbers: Numbers) -> Iterator[Finding]:
         yield _note(
             "few_gold",
             f"{len(per_class.few_gold)} of {numbers.num_classes} classes "
-            f"{'has' if len(per_class.few_gold) == 1 else 'have'} fewer than 10 gold rows, which "
-            f"is too few to judge by: {first_few(per_class.few_gold)}.",
+            f"{'has' if len(per_class.few_gold) == 1 else 'have'} fewer than 10 gold rows, too few "
+            f"to measure the teacher on: {first_few(per_class.few_gold)}.",
         )
 
 

@@ -27,7 +27,7 @@ from noisyteacher.labels import TeacherLabels
 
 
 class Gold(NamedTuple):
-    """Ids with their true classes."""
+    """Gold rows: their ids and true classes."""
 
     ids: np.ndarray  # (n,) of the store's kind, integers or strings
     y: np.ndarray | None  # (n,) int64, -1 where unknown; None where the table has no labels
@@ -52,12 +52,13 @@ def read_gold(
 
     Args:
         path: the table.
-        labels: the store that the ids and classes belong to.
-        id_column: by default ``id`` or ``ID``; without one, rows are named after the file, "gold/0"
-            and so on.
-        label_column: by default ``label``, ``fine_label``, ``target``, ``class`` or ``y``.
-        needs_labels: refuse a table without labels, and leave out rows without one; else they
-            stay, with y -1.
+        labels: the label store whose ids and classes the table uses.
+        id_column: the column of ids, by default ``id`` or ``ID``. If there is none, rows are named
+            after the file, "gold/0" and so on.
+        label_column: the column of labels, by default ``label``, ``fine_label``, ``target``,
+            ``class`` or ``y``.
+        needs_labels: if true, a table without labels is an error, and rows without a label are left
+            out. Otherwise these rows have the class -1.
     """
     where = Path(path)
     label_names = candidates(label_column, LABEL_COLUMNS)

@@ -39,7 +39,7 @@ AuditInputs: TypeAlias = np.ndarray | sp.csr_matrix | list[str]
 class GoldInputs:
     """Inputs of V, of A with its classes, and of the pool; None where they were not given.
 
-    Rows of V without a teacher label judge and train students, and do not measure the teacher.
+    Rows of V without a teacher label are used for the students, but not to measure the teacher.
     """
 
     val: AuditInputs
@@ -56,7 +56,7 @@ class GoldComparison:
     """Linear students of gold labels alone, and of both, beside the teacher on the same rows."""
 
     kind: Kind  # what the inputs are
-    rows: int  # gold rows that judge, each predicted by students not trained on it
+    rows: int  # gold rows on which students are compared, by cross-validation
     learned_from: int  # gold rows, of V and A
     gold_only: Interval
     student: Interval | None  # with the teacher's labels; None without inputs of the pool

@@ -30,7 +30,7 @@ from noisyteacher.noise.saving import lowest_alpha
 
 @dataclass(frozen=True)
 class Numbers:
-    """The measurements; their 95% intervals are over the rows of V."""
+    """The measurements of the audit. Their 95% intervals are over the rows of V."""
 
     teacher: str | None
     num_classes: int
@@ -51,7 +51,7 @@ class Numbers:
 
     @property
     def pool_name(self) -> str:
-        """What the numbers of the pool are about, in a sentence."""
+        """What the numbers about the pool refer to, for use in a sentence."""
         return "the pool" if self.pool_rows else "the gold rows"
 
 

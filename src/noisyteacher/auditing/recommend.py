@@ -19,14 +19,15 @@ from noisyteacher.methods import (
     Vanilla,
 )
 
-_UNLIKELY = "SLaM is not likely to help here"
+_UNLIKELY = "SLaM is unlikely to help here"
 _MIX_FORM = (
     'Keep normalize="sum": of the three ways to normalize the mix, it made the best students on '
     "CIFAR-100."
 )
 _SHIFTED = (
-    "The gold rows are not like the pool, so alpha(x) carries over only if equal margins mean "
-    "equal trust in both. Draw the gold rows at random from the pool, and audit again."
+    "The gold rows are not like the pool, so alpha(x) holds for the pool only if labels of equal "
+    "margins are equally accurate in both. Draw the gold rows at random from the pool, and audit "
+    "again."
 )
 _BLIND = (
     f"{_UNLIKELY}: the teacher's margins do not show which of its labels are wrong, so SLaM would "
@@ -38,7 +39,7 @@ _MISCALIBRATED = {"overconfident", "underconfident", "miscalibrated"}
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A method, the methods to compare it with, and the reasons for it."""
+    """The recommended method, the methods to compare it with, and the reasons."""
 
     distill: bool  # whether to train on the teacher's labels at all
     slam_helps: bool  # whether a noise model is likely to pay
@@ -111,8 +112,8 @@ def _reasons_against(numbers: Numbers) -> Iterator[tuple[Method, str]]:
         yield (
             Calibrated(),
             f"{_UNLIKELY}: alpha is at its lower bound for nearly all of {numbers.pool_name}, "
-            "where a label names a shortlist at best. Calibrated labels pass on what the teacher "
-            "does know.",
+            "where a label can only narrow the choice to a shortlist. Calibrated labels still "
+            "convey what the teacher knows.",
         )
     if found.is_leaked(numbers):
         yield (
@@ -153,8 +154,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
     else:
         yield (
             "Use it inside Consistency, which gained the most of all methods on images and on "
-            "reviews but takes two passes per training step. Use SLaM alone if the inputs have no "
-            "strong view."
+            "reviews but takes two passes per training step. Use SLaM alone if the inputs cannot "
+            "be augmented."
         )
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:
@@ -196,7 +197,9 @@ def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
         lead = "" if against else ": expect SLaM's lead over Vanilla to be small"
         return f"The teacher is calibrated, so plain soft labels are right on average{lead}."
     slam = (
-        "" if against else "SLaM measures trust on the gold rows and uses the labels as they are; "
+        ""
+        if against
+        else "SLaM estimates alpha from the gold rows and uses the labels as they are; "
     )
     if not found.temperature_helps(numbers):
         return f"The teacher is {code}: {slam}for other methods, no temperature corrects this."
@@ -221,12 +224,12 @@ def _shortlist(numbers: Numbers) -> tuple[int | str, str]:
     if unreachable > found.MANY_UNREACHABLE:
         return (
             "level",
-            f'Set k="level", one length of shortlist for all rows, because k(x) lies beyond the '
+            f'Set k="level", one shortlist size for all rows, because k(x) exceeds the '
             f"{numbers.stored} stored classes for {unreachable:.0%} of {numbers.pool_name}.",
         )
     return (
         "auto",
-        'Set k="auto", a length of shortlist for each row: the median of k(x) is '
+        'Set k="auto", a shortlist size for each row: the median of k(x) is '
         f"{numbers.trust.k_median:.0f}.",
     )
 

@@ -1,4 +1,4 @@
-"""The audit of a teacher: what the user hands in is checked once, measured and judged."""
+"""The audit of a teacher: its arguments are checked once, then measured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONFUSED_SHOWN = 16  # of the name of the class that it is confused with
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """Everything the audit found; ``str(audit)`` is the summary for people."""
+    """The result of an audit; ``str(audit)`` is a readable summary."""
 
     numbers: Numbers
     findings: list[Finding]
@@ -45,16 +45,16 @@ class Audit:
 
     @property
     def warnings(self) -> list[str]:
-        """The findings that speak against using the labels, or this audit, as they are."""
+        """The findings that advise against using the labels, or this audit, as they are."""
         return [finding.text for finding in self.findings if finding.warning]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and texts, ready for JSON; methods as their repr."""
+        """The audit as lists, numbers and texts, ready for JSON; methods become their repr."""
         plain: dict[str, Any] = _plain(self)
         return plain
 
     def summary(self) -> str:
-        """The audit in plain lines of text."""
+        """The audit as plain text."""
         return _summarize(self)
 
     def __str__(self) -> str:
@@ -109,25 +109,30 @@ def audit(
     replicates: int = 1000,
     seed: int = 0,
 ) -> Audit:
-    """Measure a teacher on V and say whether, and how, to distill it.
+    """Measure a teacher on gold rows, and recommend whether and how to distill it.
+
+    "V" are the gold rows that the teacher was not trained on, and "A" those that it may have been
+    trained on.
 
     Args:
-        labels: what the teacher said: TeacherLabels, the path of a label store, or probabilities
-            (n, L). Rows that are not V's or A's are the pool, unless ``pool`` is given.
+        labels: the teacher's labels: TeacherLabels, the path of a label store, or probabilities (n,
+            L). Rows that are in neither V nor A are the pool, unless ``pool`` is given.
         y: the true classes of V, (v,), as numbers or class names.
-        ids: the ids of V's rows, (v,); by default all rows of ``labels`` are V, in their order.
-            Rows that the teacher did not label do not measure it, with a warning.
-        pool: what the teacher said of the pool, when it is kept apart.
-        inputs: V's inputs, to compare linear students with and without the teacher's labels as
-            ``distill`` does: texts, or numbers (v, ...) such as embeddings.
-        gold_ids: ids of A, which the teacher may have been trained on.
-        gold_y, gold_inputs: A's classes and inputs, so that these students learn from A too.
-        pool_inputs: the pool's inputs, a row for each of its labels, or a pair (ids, inputs).
-            Without them there are students of gold labels alone, and nothing is said about
-            distilling.
-        kind: "text", "image" or "table": what the student will read; by default as ``inputs``.
-        lower_bound, threshold: those of ``TeacherNoise``.
-        replicates, seed: of the bootstrap.
+        ids: the ids of V's rows, (v,). By default all rows of ``labels`` are V, in their order.
+            Rows that the teacher did not label are left out, with a warning.
+        pool: the teacher's labels of the pool, if they are separate.
+        inputs: the inputs of V: texts, or numbers (v, ...) such as embeddings. With these, linear
+            students with and without the teacher's labels are compared as in ``distill``.
+        gold_ids: the ids of A.
+        gold_y, gold_inputs: the classes and inputs of A, which the linear students are then also
+            trained on.
+        pool_inputs: the inputs of the pool, one row for each of its labels, or a pair (ids,
+            inputs). Without them, linear students are trained on the gold labels alone, and the
+            audit does not tell whether distilling helps.
+        kind: the kind of inputs of the student: "text", "image" or "table". By default it is that
+            of ``inputs``.
+        lower_bound, threshold: as in ``TeacherNoise``.
+        replicates, seed: the number of bootstrap samples, and their seed.
     """
     if replicates < _FEWEST_REPLICATES:
         raise InputError(f"replicates must be at least {_FEWEST_REPLICATES}, not {replicates}.")
@@ -179,7 +184,7 @@ def audit(
 
 
 def have_teacher_label(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
-    """(n,) bool: which gold rows have a teacher label; warns of those that have none."""
+    """(n,) bool: which gold rows have a teacher label. Warns about those without one."""
     found = labels.has(ids)
     missing = ids[~found].tolist()
     if missing and not found.any():
@@ -190,8 +195,8 @@ def have_teacher_label(ids: np.ndarray, labels: TeacherLabels) -> np.ndarray:
         )
     if missing:
         warn(
-            f"{len(missing)} of {len(ids)} gold ids have no teacher label and do not measure the "
-            f"teacher: {first_few(missing)}.",
+            f"{len(missing)} of {len(ids)} gold ids have no teacher label and are not used to "
+            f"measure the teacher: {first_few(missing)}.",
         )
     return found
 
@@ -319,7 +324,7 @@ def _trust(numbers: Numbers) -> Iterator[str]:
     whose = "pool" if numbers.pool_rows else "gold"
     yield _line(f"{whose} at the lower bound", f"{trust.share_at_lower_bound:.1%}")
     yield _line("mean alpha", f"{trust.mean_alpha:.3f}")
-    yield _line("worth in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
+    yield _line("value in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
     yield _line("k(x), median", f"{trust.k_median:.0f}")
 
 
@@ -340,7 +345,7 @@ def _classes(numbers: Numbers) -> Iterator[str]:
 def _advice(recommendation: Recommendation) -> Iterator[str]:
     yield f"Recommendation: {recommendation.method!r}"
     if recommendation.without_views != recommendation.method:
-        yield f"  for inputs without two views: {recommendation.without_views!r}"
+        yield f"  if the inputs cannot be augmented: {recommendation.without_views!r}"
     yield from (_item("-", reason) for reason in recommendation.reasons)
     yield _item("-", f"Compare with {', '.join(map(repr, recommendation.rivals))}.")
 

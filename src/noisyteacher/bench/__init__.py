@@ -1,4 +1,4 @@
-"""Recipes, the protocol they run under, their results, and tables and figures made from those."""
+"""Recipes of experiments, their protocol and results, and tables and figures made from them."""
 
 from noisyteacher.bench.protocol import run_recipe
 from noisyteacher.bench.recipe import Arm, Generation, Recipe

@@ -39,7 +39,7 @@ class Floor:
 def fit_floor(
     x: FeatureMatrix, y: np.ndarray, selection_x: FeatureMatrix, selection_y: np.ndarray
 ) -> Floor:
-    """Fit with each strength, and judge on S."""
+    """Fit with each strength, and compare on S."""
     models = [LogisticRegression(C=c, max_iter=2000).fit(x, y) for c in STRENGTHS]
     scores = [100 * float(model.score(selection_x, selection_y)) for model in models]
     return Floor(tuple(models), tuple(scores))

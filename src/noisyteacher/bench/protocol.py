@@ -61,10 +61,10 @@ def run_recipe(
     quiet: bool = False,
     picture_shape: tuple[int, int] | None = None,
 ) -> list[Row]:
-    """Train whatever of the recipe has no row yet, and return all its rows.
+    """Train all students of the recipe that have no row yet, and return all its rows.
 
-    ``minutes`` stops cleanly; the same call, made again, does the rest. ``labels`` is a store that
-    stands in for the recipe's teacher. ``cohort`` is how many students share a GPU at a time.
+    If ``minutes`` are over, the same call continues. ``labels`` is a store that replaces the
+    recipe's teacher. ``cohort`` is the number of students that share a GPU at the same time.
     ``picture_shape`` shows rows of a table as pictures of that height and width on the page.
     """
     options = RunOptions(

@@ -26,7 +26,7 @@ from noisyteacher.train import Adam, TrainConfig, ValRole
 
 @dataclass(frozen=True)
 class Arm:
-    """One side of an ablation; its name joins the recipe's in the results."""
+    """A variant of a recipe, as in an ablation; its name is added to the recipe's in the rows."""
 
     name: str = ""
     val_role: ValRole = "gold"
@@ -35,7 +35,7 @@ class Arm:
     weight_decay: float | None = None  # of its students; None: the recipe's
 
     def recipe_name(self, recipe: Recipe) -> str:
-        """What its rows call their recipe."""
+        """The name of the recipe in the rows of this arm."""
         return f"{recipe.name}{ARM_MARK}{self.name}" if self.name else recipe.name
 
 
@@ -45,7 +45,7 @@ LOGISTIC = "LogisticRegression()"  # what rows of a recipe's ``logistic`` name a
 
 @dataclass(frozen=True)
 class Generation:
-    """A second generation: ``methods`` learn what ``students`` seeds of ``first`` say together."""
+    """A second generation: ``methods`` are trained on the mean labels of ``students`` students."""
 
     first: Method
     methods: tuple[Method, ...]
@@ -60,10 +60,10 @@ class Generation:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Dataset, split, teacher, student, methods and how all of them are trained.
+    """An experiment: dataset, split, teacher, student, methods, and how all of them are trained.
 
-    ``methods`` may name gold only and teacher-free methods too; all get the same split and seeds.
-    The number of classes in ``teacher`` and ``student`` follows the dataset.
+    ``methods`` may include gold only and methods without a teacher; all get the same split and
+    seeds. The number of classes in ``teacher`` and ``student`` is that of the dataset.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Recipe:
 
     @property
     def all_methods(self) -> tuple[Method, ...]:
-        """Those of all arms, of both generations, and the first students'."""
+        """The methods of all arms, of both generations, and of the first students."""
         of_arms = [method for arm in self.arms for method in arm.methods or ()]
         later = (self.second.first, *self.second.methods) if self.second else ()
         return (*self.methods, *of_arms, *later)
@@ -144,11 +144,11 @@ class Recipe:
         return self.pretrain == "all" or PRETRAINED in method.needs
 
     def variant(self, told: str, **changes: Any) -> Recipe:
-        """With other settings, which its name tells: rows of the two must not be mixed up."""
+        """The recipe with other settings, which are part of its name, so that rows cannot mix."""
         return replace(self, **changes, name=f"{self.name} {told}")
 
     def for_classes(self, classes: int) -> Recipe:
-        """With models that have as many outputs as the dataset has classes."""
+        """The recipe with models that have as many outputs as the dataset has classes."""
         return replace(
             self,
             teacher=replace(self.teacher, classes=classes),  # type: ignore[type-var]
@@ -156,13 +156,13 @@ class Recipe:
         )
 
     def with_student(self, epochs: int | None = None, gold_repeat: int | None = None) -> Recipe:
-        """Students of another length or mixing ratio; schedules scale by themselves."""
+        """The recipe with other epochs or another ``gold_repeat``; schedules are scaled."""
         given = {"epochs": epochs, "gold_repeat": gold_repeat}
         known = {name: value for name, value in given.items() if value is not None}
         return replace(self, student_training=replace(self.student_training, **known))  # type: ignore[arg-type]
 
     def with_batch(self, size: int) -> Recipe:
-        """Another batch for all; Adam's rate grows with its square root, SGD's with itself."""
+        """The recipe with another batch size; the rate is scaled, for Adam with the square root."""
         changed = {
             name: _with_batch(config, size)
             for name in ("teacher_training", "student_training", "pretraining")
@@ -171,7 +171,7 @@ class Recipe:
         return self.variant(f"batch={size}", **changed)
 
     def with_weight_decay(self, decay: float) -> Recipe:
-        """Another weight decay for all students; arms with one of their own are dropped."""
+        """The recipe with another weight decay of students; arms with their own are dropped."""
         return self.variant(
             f"weight_decay={decay:g}",
             student_training=_with_decay(self.student_training, decay),
@@ -179,7 +179,7 @@ class Recipe:
         )
 
     def with_gold_weight_decay(self, decay: float) -> Recipe:
-        """Another weight decay for what learns from A alone: teacher and pre-training."""
+        """The recipe with another weight decay of the teacher and of pre-training (both on A)."""
         return self.variant(
             f"gold_weight_decay={decay:g}",
             teacher_training=_with_decay(self.teacher_training, decay),
@@ -191,7 +191,7 @@ class Recipe:
         return int(np.random.SeedSequence([self.seed, labeled, trial]).generate_state(1)[0])
 
     def lasting(self) -> dict[str, str]:
-        """What must not change within a run's folder: all that its rows do not tell."""
+        """The settings that must not change within a run's folder and are not in its rows."""
         plain = replace(
             self, student_training=replace(self.student_training, epochs=1, gold_repeat=1)
         )

@@ -13,7 +13,7 @@ from noisyteacher.methods import Method
 
 
 class Contender(Protocol):
-    """Anything that was trained and judged; ``method`` None is a plain logistic regression."""
+    """A trained candidate; ``method`` None is a plain logistic regression."""
 
     @property
     def name(self) -> str: ...
@@ -27,7 +27,7 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class ComparisonLine:
-    """One candidate in the table, judged on the same rows as all the others."""
+    """One candidate in the table, measured on the same rows as all the others."""
 
     name: str
     method: Method | None
@@ -47,13 +47,13 @@ class Choice:
     gold_only: Estimate  # of the same rule applied to students of gold labels alone
     teacher: Estimate | None  # on the same rows
     gain: Estimate  # of using the teacher over gold labels alone, paired
-    y: np.ndarray  # (n,) true classes of the gold rows that judged
+    y: np.ndarray  # (n,) true classes of the gold rows on which candidates are compared
     metric: str
     out_of_fold: np.ndarray  # (repeats × n, L) logits of the returned student
 
     @property
     def rows(self) -> int:
-        """How many gold rows judged."""
+        """The number of gold rows on which candidates are compared."""
         return len(self.y)
 
     @property

@@ -73,7 +73,7 @@ class LinearCandidate:
 
 @dataclass(frozen=True, eq=False)
 class DecisionRows:
-    """Features and labels of all rows: gold rows that judge, gold rows that teach, and the pool.
+    """Features and labels of all rows: gold rows to compare on, other gold rows, and the pool.
 
     ``judges`` rows are held out fold by fold. ``measures`` rows fit the noise model while they are
     not held out. Gold rows that are neither are trained on in every fold: the teacher may have
@@ -96,7 +96,7 @@ class DecisionRows:
 
     def __post_init__(self) -> None:
         if not self.judges.any():
-            raise InputError("No gold row is left to judge students on.")
+            raise InputError("No gold row is left to compare students on.")
         known = np.ones(len(self.y), bool) if self.labels is None else self.labels.has(self.ids)
         object.__setattr__(self, "has_label", known)
 

@@ -77,7 +77,7 @@ def verdict(
     """Accuracy of the student, of gold labels alone and of the teacher, and what that means.
 
     Args:
-        choice: what is known.
+        choice: the candidates, and the estimates for the returned student.
         said: (p,) classes that the student predicts for pool rows.
         classes: their names.
         blended: whether the student is a blend, of which gold labels alone have a share.
@@ -101,7 +101,8 @@ def verdict(
     if teacher is not None and teacher.value == 1 and rows >= SUSPICIOUS_ROWS:
         told.append(
             "The teacher is right on all of these rows. It was probably trained on them, which "
-            "would make these figures too high; measure it on rows that it never saw (--val)."
+            "would make these figures too high; measure it on rows that it was not trained on "
+            "(--val)."
         )
     if blended and gold_weight >= ENOUGH_GOLD:
         told.append(
@@ -117,7 +118,7 @@ def verdict(
 
 
 def gold_verdict(gold_only: Estimate, teacher: Estimate | None) -> str:
-    """What is known where no student of the teacher's labels could be trained."""
+    """The verdict if no student could be trained on the teacher's labels."""
     beside = "" if teacher is None else f"; the teacher's is {with_interval(teacher)}"
     return (
         "Trained on the gold labels alone, linear students have an accuracy of "

@@ -27,7 +27,7 @@ from noisyteacher.core.errors import InputError
 app = typer.Typer(
     name="noisyteacher",
     cls=VerbGroup,
-    help="Train small models from the stored, imperfect labels of a big one.",
+    help="Train small models on the stored, imperfect labels of a large one.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -127,7 +127,7 @@ def audit(
     from noisyteacher.report import write_audit_page
 
     if open_page and html is None:
-        raise InputError("--open needs a page to open: name its file with --html.")
+        raise InputError("--open can only be used with --html, which names the page.")
     if embeddings and inputs:
         raise InputError("Use either --inputs or --embeddings, not both.")
     labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())

@@ -227,11 +227,12 @@ def bench(
     open_page: Open = False,
     json: Json = False,
 ) -> None:
-    """Run one of the paper's experiments: a teacher, its stored labels, and one row per student.
+    """Run one of the paper's experiments: train a teacher, store its labels, and train students.
 
-    The same command continues a run that was stopped. Settings that are not columns of a results
-    row, such as another student, become part of the recipe's name in the rows. `noisyteacher bench
-    tables FILES --out DIR` makes tables and figures from results files.
+    Each finished student is one row of the results. Settings that have no column there, such as
+    another student, become part of the recipe's name. The same command continues a run that was
+    stopped. `noisyteacher bench tables FILES --out DIR` makes tables and figures from results
+    files.
     """
     say_first(f"Preparing {recipe}.", quiet=json or rank() > 0)
     if recipe == _TABLES:

@@ -77,8 +77,8 @@ def with_students(recipe: Recipe, labeled: str | None, methods: str, trials: int
             large = [size for size in changes["labeled"] if size > fits]
             if large:
                 warn(
-                    f"A quick run reads {recipe.at_most} rows, so {small} labeled examples stand "
-                    f"in for {first_few(large)}."
+                    f"A quick run reads {recipe.at_most} rows, so {small} labeled examples are "
+                    f"used instead of {first_few(large)}."
                 )
             cut = (size if size <= fits else small for size in changes["labeled"])
             changes["labeled"] = tuple(dict.fromkeys(cut))

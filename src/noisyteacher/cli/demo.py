@@ -42,14 +42,15 @@ def demo(
     open_page: Open = False,
     json: Json = False,
 ) -> None:
-    """Distill a naive Bayes teacher on handwritten digits, and show when a teacher pays off.
+    """Run a complete example on handwritten digits, with a naive Bayes teacher.
 
     The data is bundled with scikit-learn; no network is needed. The demo first runs `distill`
-    with 50 gold labels and the teacher's labels of 797 other digits. It then compares students that
-    have 20 to 400 gold labels on ten random splits. The page shows both. The same seed gives the
-    same numbers; an interrupted demo continues when it is started again.
+    with 50 gold labels and the teacher's labels of 797 other digits. Then it compares students with
+    20 to 400 gold labels, on ten random splits, to show when the teacher's labels help. The page
+    shows both. The same seed gives the same numbers; an interrupted demo continues when it is
+    started again.
     """
-    say_first("Training on handwritten digits.", quiet=json)
+    say_first("Training students on handwritten digits.", quiet=json)
     from noisyteacher.bench.gold_sizes import draw_gold_sizes, run_sizes
     from noisyteacher.core.machine import one_thread
     from noisyteacher.core.progress import ProgressDisplay

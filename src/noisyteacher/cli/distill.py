@@ -82,14 +82,15 @@ def distill(
         option(OUTPUT, "The folder of the run. The student is saved in its subfolder student/."),
     ],
     test: Annotated[
-        Path | None, option(FILES, "Labeled examples that only measure the finished students.")
+        Path | None,
+        option(FILES, "Labeled examples that are only used to measure the finished students."),
     ] = None,
     val: Annotated[
         Path | None,
         option(
             FILES,
             "Labeled examples that the teacher was not trained on. They are needed if the "
-            "teacher was trained on the gold examples, and then only they measure the teacher.",
+            "teacher was trained on the gold examples; then the teacher is measured on them alone.",
         ),
     ] = None,
     selection: Annotated[
@@ -97,7 +98,7 @@ def distill(
         option(
             FILES,
             "Labeled examples that students are compared on and never trained on. By default"
-            " the gold examples are used, in folds; for networks, a fifth of them is held out.",
+            " the gold examples are used, by cross-validation; for networks, a fifth is held out.",
         ),
     ] = None,
     teacher_saw_gold: Annotated[

@@ -37,12 +37,12 @@ def export(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write a student as one ONNX file that ONNX Runtime runs with the same outputs.
+    """Export a student to one ONNX file, which gives the same outputs in ONNX Runtime.
 
-    Normalization is part of the file. Its input is called `image` (uint8, rows × height × width ×
-    3) or `table` (float32, rows × features); for texts it is the output of the featurizer in the
-    student's folder, and for a student on embeddings `embedding` (float32, rows × dimensions).
-    This needs `pip install 'noisyteacher[onnx]'`.
+    The file includes the normalization of the inputs. Its input is called `image` (uint8, rows ×
+    height × width × 3) or `table` (float32, rows × features). For texts it is the output of the
+    featurizer in the student's folder, and for a student on embeddings it is called `embedding`
+    (float32, rows × dimensions). This needs `pip install 'noisyteacher[onnx]'`.
     """
     say_first(f"Exporting {folder}.", quiet=json)
     from noisyteacher.core.files import remove_leftovers

@@ -71,10 +71,10 @@ def halfspace(
 ) -> None:
     """Measure how many samples SLaM and four other learners need to learn a halfspace.
 
-    The study varies the margin γ, the target error ε and the noise rate, and puts the fitted
-    exponents beside the proved ones. It also tests the theorem's guarantee on a grid, checks when
-    the true halfspace minimizes the population loss, and draws the figures. The same command
-    continues a run that was stopped.
+    The study varies the margin γ, the target error ε and the noise rate, and compares the fitted
+    exponents with the proved ones. It also tests the theorem's guarantee on a grid, checks when the
+    true halfspace minimizes the population loss, and draws the figures. The same command continues
+    a run that was stopped.
     """
     say_first("Starting the halfspace study.", quiet=json)
     from noisyteacher.halfspace.study import Study, smoke_study

@@ -386,11 +386,11 @@ def _in_words(summary: dict[str, Any]) -> str:
 
 def _answers_in_words(summary: dict[str, Any]) -> Iterator[str]:
     rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
-    yield f"Answers understood: {rules}." if rules else "No text of an answer names a class."
+    yield f"Answers understood: {rules}." if rules else "No answer names a class in its text."
     if "logprobs" not in summary["understood"]:
         yield "Without log-probabilities, labels with no stated confidence are hard labels."
     if count := summary["several_answers"]:
-        yield f"Ids with several answers, of which the mean is stored: {count}."
+        yield f"Ids with several answers, whose mean is stored: {count}."
     mean, above = summary["missing_mean"], summary["missing_above_half"] / summary["rows"]
     yield f"Missing mass: {mean:.3f} on average, above 0.5 in {above:.1%} of the rows."
     reasons = summary["rejected"]

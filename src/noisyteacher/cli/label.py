@@ -234,11 +234,11 @@ def label(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Label examples with a model, once, and store its predictions.
+    """Label examples with a model and store its predictions.
 
-    Finished shards are kept in STORE.partial, so that the same command continues after it was
-    stopped; the store appears when all of it is there. Rows without ids are named after their file,
-    pool/0, pool/1 and so on, which is what `distill` expects.
+    Finished shards are kept in STORE.partial, so that the same command continues after an
+    interruption. The store is written when all shards are finished. Rows without ids are named
+    after their file, pool/0, pool/1 and so on, as `distill` names them too.
     """
     say_first(f"Loading {model}.", quiet=json)
     from noisyteacher.core.progress import ProgressDisplay
@@ -262,7 +262,10 @@ def label(
     teacher: Teacher
     if model.startswith(PREFIX):
         if ray is not None:
-            raise InputError(f"{model} is asked by one process; --concurrency sets its requests.")
+            raise InputError(
+                f"--ray cannot be used with {model}; use --concurrency to send several requests "
+                "at a time."
+            )
         endpoint = Endpoint(
             base_url, key_variable, concurrency, requests_per_minute, retries, max_tokens=max_tokens
         )
@@ -341,7 +344,7 @@ def label(
         return
     without_label = sum(map(len, parts)) - made.rows
     if without_label:
-        warn(f"{without_label} rows have no label; {rejected_path(out)} tells why.")
+        warn(f"{without_label} rows have no label; {rejected_path(out)} lists the reasons.")
     if csv is not None:
         _write_csv(TeacherLabels.open(out, extras=()), csv)
     if json:
@@ -358,7 +361,7 @@ def _share(text: str) -> tuple[int, int]:
     try:
         return int(index), int(count)
     except ValueError:
-        raise InputError(f"--shard is I/N, as in 1/4, not {text!r}.") from None
+        raise InputError(f"--shard must have the form I/N, as in 1/4, not {text!r}.") from None
 
 
 def _shown(gold: Dataset, classes: ClassAnswers, shots: int) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ def report(
     """Write the page of a run or an audit: one HTML file that needs no network.
 
     Interactive charts need `pip install noisyteacher[report]`; without it the page has tables and
-    pictures. With --watch the page is served to this machine's browser only, until Ctrl-C.
+    pictures. With --watch, the page is served on this machine only, until you press Ctrl-C.
     """
     if watch:
         from noisyteacher.report.watch import watch as serve

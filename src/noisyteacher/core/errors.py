@@ -12,15 +12,15 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class InputError(ValueError):
-    """Something the caller gave is wrong; the message is one sentence that says what and how."""
+    """The caller's input is wrong; the message is one sentence that names the problem."""
 
 
 class UnknownLabelsError(InputError):
-    """A table has labels that are no classes."""
+    """A table has labels that are not classes."""
 
 
 class MissingIdsError(InputError, KeyError):
-    """Ids were asked for that are not there."""
+    """Some of the requested ids do not exist."""
 
     def __str__(self) -> str:
         # KeyError would print the repr of the message.
@@ -28,11 +28,11 @@ class MissingIdsError(InputError, KeyError):
 
 
 class NoisyTeacherWarning(UserWarning):
-    """The result stands, but the user should know something about it."""
+    """A warning about a result that is valid but needs attention."""
 
 
 def warn(text: str) -> None:
-    """Tell the user something about a result that stands, at the line that called this package."""
+    """Issue a NoisyTeacherWarning at the line of the user's code that called the package."""
     frame: FrameType | None = sys._getframe()
     depth = ours = 1
     while frame is not None:
@@ -43,12 +43,12 @@ def warn(text: str) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as "1 example" or "2 examples"."""
+    """A number with its noun, such as "1 example" or "2 examples"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def first_few(items: Iterable[object], limit: int = 5) -> str:
-    """Name the first few items for an error message: ``"'a', 'b', 'c' and 7 more"``."""
+    """The first few items for an error message: ``"'a', 'b', 'c' and 7 more"``."""
     listed = list(items)
     shown = ", ".join(repr(item) for item in listed[:limit])
     more = len(listed) - limit

@@ -1,4 +1,4 @@
-"""Datasets, the split into A, V, S and U, and views of whole batches on the device."""
+"""Datasets, the split into A, V, S and pool, and views of whole batches on the device."""
 
 from noisyteacher.data.dataset import Dataset
 from noisyteacher.data.image_views import (

@@ -21,11 +21,11 @@ def take_rows(inputs: np.ndarray | list[str], rows: np.ndarray) -> np.ndarray | 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training part and a test part, which no split and no fit ever touches.
+    """A training part and a test part; the test part is not used by any split or fit.
 
     ``inputs`` are images (n, H, W, 3) uint8, usually memory-mapped; tables (n, d) float32; or n
-    strings. ``mean`` and ``std`` are those of the training part in the units the views normalize:
-    per channel in 0..1 for images, per feature for tables, empty for text.
+    strings. ``mean`` and ``std`` are those of the training part, in the units that the views
+    normalize: per channel in 0..1 for images, per feature for tables, empty for text.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Dataset:
         return len(self.ids)
 
     def positions(self, ids: np.ndarray) -> np.ndarray:
-        """(m,) ids -> (m,) int64 positions in the training part; unknown ids are named."""
+        """(m,) ids -> (m,) int64 positions in the training part; unknown ids are an error."""
         return positions_of(self.ids, ids, f"the training part of {self.name}")
 
 

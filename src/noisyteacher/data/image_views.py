@@ -17,7 +17,7 @@ from noisyteacher.data.views import DeviceConstants, require_share, uniform
 
 @dataclass(frozen=True)
 class StrongImage:
-    """Ranges of the change, drawn per image and evenly.
+    """Ranges of the strong changes, which are drawn uniformly for each image.
 
     ``rotation`` in radians, ``shift`` as a share of half a side, ``brightness`` in normalized
     units, ``square`` as a share of the width (half of it: 16×16 on 32×32).
@@ -136,10 +136,10 @@ class _NormalizedViews(ABC):
 
 @dataclass(frozen=True)
 class ImageViews(_NormalizedViews):
-    """Small images: horizontal flip, and shifts by whole pixels up to ``shift`` of each side.
+    """Small images: horizontal flips, and shifts by whole pixels up to ``shift`` of each side.
 
-    The border is repeated where a shift uncovers it. Whole pixels make the weak view one gather,
-    and keep the pixels as they are.
+    The area that a shift uncovers is filled by repeating the border. Because shifts are by whole
+    pixels, the weak view is a single gather, and pixels are unchanged.
     """
 
     flip: bool = True
@@ -151,7 +151,7 @@ class ImageViews(_NormalizedViews):
 
     @classmethod
     def of(cls, dataset: Dataset, dtype: torch.dtype = torch.float32) -> ImageViews:
-        """With the dataset's own normalization."""
+        """Views with the dataset's own normalization."""
         return cls(dataset.mean, dataset.std, dtype=dtype)
 
     def plain(self, x: Tensor) -> Tensor:
@@ -176,11 +176,11 @@ class ImageViews(_NormalizedViews):
 
 @dataclass(frozen=True)
 class ResizedCropViews(_NormalizedViews):
-    """Photographs: a crop of random area and shape, scaled to ``size``; and a horizontal flip.
+    """Photographs: a crop of random area and shape, resized to ``size``, and a horizontal flip.
 
-    A crop wider or taller than the image is cut to it, where the usual recipe draws again: shapes
-    stay static. ``plain`` takes the middle ``size`` × ``size``. Sampling is bilinear, so store
-    images at most about twice as large as ``size``.
+    A crop that is wider or taller than the image is cut off, while the usual recipe draws again:
+    this keeps shapes static. ``plain`` takes the middle ``size`` × ``size``. Sampling is bilinear,
+    so store images at most about twice as large as ``size``.
     """
 
     size: int = 224
@@ -198,7 +198,7 @@ class ResizedCropViews(_NormalizedViews):
     def of(
         cls, dataset: Dataset, size: int = 224, dtype: torch.dtype = torch.float32
     ) -> ResizedCropViews:
-        """With the dataset's own normalization."""
+        """Views with the dataset's own normalization."""
         return cls(dataset.mean, dataset.std, size=size, dtype=dtype)
 
     def plain(self, x: Tensor) -> Tensor:
@@ -227,10 +227,10 @@ def crop_resize_view(
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
     size: tuple[int, int] | None = None,
 ) -> Tensor:
-    """(b, 3, H, W) -> a random crop of each image, scaled back: float32, same range of values.
+    """(b, 3, H, W) -> a random crop of each image, resized: float32, same range of values.
 
-    The views from which UPS and fidelity weighting take the teacher's spread. The paper names no
-    sizes; a crop here keeps half of the image or more.
+    UPS and Fidelity compute the variation of the teacher's predictions over such views. The paper
+    does not state the size of the crops; here a crop keeps half of the image or more.
     """
     _check_crop(area, ratio)
     height, width = size or x.shape[2:]

@@ -30,7 +30,7 @@ _MOST_PIXELS = 2**26  # of one image that a saved student may ask for
 
 @dataclass(frozen=True, eq=False)
 class InputFormat:
-    """What is fixed at training time about the inputs: vocabulary, normalization, image size."""
+    """How inputs become tensors, fixed at training time: vocabulary, normalization, image size."""
 
     kind: Kind
     featurizer: Featurizer | None = None  # of texts, fitted; of images, a frozen encoder
@@ -42,23 +42,23 @@ class InputFormat:
 
     @property
     def features(self) -> int:
-        """How many features, words or tokens there are; 0 for images."""
+        """The number of features, words or tokens; 0 for images."""
         return self.featurizer.features if self.featurizer is not None else len(self.mean)
 
     @property
     def encoded(self) -> int:
-        """How many of the features, the first ones, a frozen encoder made beside words."""
+        """The number of features, the first ones, that come from a frozen encoder."""
         return self.featurizer.encoded if isinstance(self.featurizer, EmbeddingsAndWords) else 0
 
     @property
     def crop(self) -> int | None:
-        """The side of the square a student sees of a photograph; None: all of the image."""
+        """The side of the square crop of a photograph that a student sees; None for all of it."""
         if self.size is None or min(self.size) < PHOTOGRAPH_SIDE:
             return None
         return min(self.size) * 7 // 8
 
     def views(self) -> Views:
-        """The views that training and prediction show to the network."""
+        """The views used in training and prediction."""
         if self.featurizer is not None:
             return self.featurizer.views()
         if self.kind == "table":
@@ -68,18 +68,18 @@ class InputFormat:
         return ImageViews(self.mean, self.std, flip=self.flip)
 
     def tensors(self, inputs: RawInputs) -> Inputs:
-        """Raw inputs as the views take them; inputs of another kind or width are refused."""
+        """Raw inputs as tensors for the views; inputs of another kind or width are an error."""
         plain = self.plain_inputs(inputs)
         if self.featurizer is not None:
             return self.featurizer.transform(plain)
         return torch.from_numpy(plain) if self.kind == "table" else image_tensor(plain)
 
     def matrix(self, tensors: Inputs) -> FeatureMatrix:
-        """(n, features) the rows of ``tensors`` as a linear student reads them."""
+        """(n, features): the rows of ``tensors`` as the input of a linear student."""
         return feature_matrix(self.views().plain(tensors), self.features)
 
     def plain_inputs(self, inputs: RawInputs) -> Any:
-        """A list of texts, (n, d) float32, or (n, H, W, 3) uint8."""
+        """Inputs as a list of texts, (n, d) float32, or (n, H, W, 3) uint8."""
         if self.kind == "text":
             return _texts(inputs)
         return self._table(inputs) if self.kind == "table" else self._images(inputs)
@@ -117,7 +117,7 @@ class InputFormat:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any], featurizer: Featurizer | None) -> InputFormat:
-        """What ``to_json`` wrote, with the featurizer beside it; refused where it is not sound."""
+        """Restore what ``to_json`` wrote, with the featurizer; invalid contents are an error."""
         size, kind, flip = saved["size"], saved["kind"], saved["flip"]
         mean, std = (_numbers(saved[name], name) for name in ("mean", "std"))
         columns = saved.get("columns", [])
@@ -160,7 +160,7 @@ def fit_format(
     flip: bool = True,
     columns: tuple[str, ...] = (),
 ) -> tuple[InputFormat, Inputs]:
-    """Learn the format from all training inputs (no labels are used), and their tensors."""
+    """Fit the format on all training inputs (no labels are used); return it and their tensors."""
     if kind == "text":
         assert featurizer is not None
         texts = list(inputs)

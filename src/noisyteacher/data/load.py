@@ -73,20 +73,20 @@ def load_dataset(
 ) -> Dataset:
     """Read a dataset: a name inside the data folder, a path, or the bundled ``"digits"``.
 
-    Whole numbers in tables and archives are class numbers, -1 where the class is unknown.
+    Whole numbers in tables and archives are class numbers, -1 if the class is unknown.
 
     Args:
         name_or_path: what to read.
-        data: the data folder; else the variable ``NOISYTEACHER_DATA``.
-        cache: the folder for decoded images; else ``NOISYTEACHER_CACHE``, else
+        data: the data folder; by default the environment variable ``NOISYTEACHER_DATA``.
+        cache: the folder for decoded images; by default ``NOISYTEACHER_CACHE``, or
             ``~/.cache/noisyteacher``.
         label_column, id_column, text_column: columns of tables. By default the label is ``label``,
-            ``fine_label``, ``target``, ``class`` or ``y``, the id ``id``, and the text ``text``.
-            Rows without ids get "train/0", "train/1", ...
-        labeled: whether labels are wanted; False reads tables that have none.
-        attribute: CelebA's label.
-        image_size: the side of stored images; by default the size that a source's images share,
-            else 256, or 32 where all are below 64 (64 for CelebA).
+            ``fine_label``, ``target``, ``class`` or ``y``, the id is ``id``, and the text is
+            ``text``. Rows without ids get "train/0", "train/1", ...
+        labeled: whether to read labels; with False, the tables need not have any.
+        attribute: the attribute of CelebA that is the label.
+        image_size: the side of the stored images; by default the size that all images share,
+            otherwise 256, or 32 if all are below 64 (64 for CelebA).
     """
     if image_size is not None and image_size < 1:
         raise InputError(f"image_size must be at least 1, not {image_size}.")
@@ -108,14 +108,14 @@ def read_examples(
     labeled: bool = True,
     features: Sequence[str] = (),
 ) -> Dataset:
-    """One file or folder of a user as a dataset whose rows all stand in the training part.
+    """Read a user's file or folder as a dataset whose rows are all in the training part.
 
-    Labels are class names, whole numbers too: the teacher says later what its classes are called.
-    Rows without ids are named after their file, "pool/0", "pool/1", ..., so that labeling a file
-    and distilling from it later agree.
+    Labels are class names, also if they are whole numbers: only the teacher's labels tell the names
+    of the classes. Rows without ids are named after their file, "pool/0", "pool/1", ..., so that
+    they have the same ids when a file is labeled and when it is used for distillation.
 
-    ``labeled=False`` reads no labels: y is -1, whatever columns there are. A column that is
-    usually a label is left out then, unless a labeled file beside it has it in its ``features``.
+    ``labeled=False`` reads no labels: y is -1. A column that is usually a label is then left out,
+    unless it is one of ``features``, the columns that a labeled file has.
     """
     place, files = Path(path).expanduser(), options or FileOptions()
     if not place.exists():

@@ -22,7 +22,7 @@ _GOLD_STREAM, _TRIAL_STREAM, _OUTSIDE_STREAM, _OUTSIDE_TRIAL_STREAM = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Positions in the training part, each (m,) int64; ``drawn`` says how to draw them again."""
+    """Positions in the training part, each (m,) int64; ``drawn`` is how to draw them again."""
 
     gold: np.ndarray
     val: np.ndarray
@@ -32,7 +32,7 @@ class Split:
     outside: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # the teacher's own
 
     def check(self, n: int, ids: np.ndarray | None = None) -> None:
-        """Refuse positions outside 0..n-1, repeats, and examples in two sets at once.
+        """Refuse positions outside 0..n-1, repetitions, and examples that are in two sets at once.
 
         With the ``ids`` (n,), which a user knows, examples are named by them.
         """
@@ -65,11 +65,11 @@ def split(
     stratified: bool = False,
     stratified_held_out: bool = False,
 ) -> Split:
-    """Draw A of ``labeled`` rows (a whole number) or of that share of the data (a float below 1).
+    """Draw a split with ``labeled`` rows in A (a number, or a share of the data if below 1).
 
     ``y`` are the labels (n,), or their number n. Rows whose label is unknown (-1) go to the pool.
-    ``stratified`` keeps the classes' shares in A, ``stratified_held_out`` in V and in S, which the
-    paper's protocol draws evenly at random.
+    ``stratified`` keeps the proportions of the classes in A, ``stratified_held_out`` in V and in S,
+    which the paper's protocol draws uniformly at random.
     """
     labels = _labels(y, stratified or stratified_held_out)
     n = len(labels)
@@ -115,12 +115,13 @@ def split_outside(
     seed: int = 0,
     trial: int = 0,
 ) -> Split:
-    """Draw the parts of a teacher that learned from ``outside`` rows in none of the other parts.
+    """Draw a split for a teacher that is trained on ``outside`` rows in none of the other parts.
 
     The teacher's rows and the ``pool`` depend on the seed alone: they are the same for every size
     of A and in every trial. S and A are drawn from the other rows, anew in each trial; within a
-    trial S is the same at every size, and a larger A holds the smaller ones. The teacher saw no row
-    of A, so A measures it: A is ``val``, whose true labels are trained on, and ``gold`` is empty.
+    trial S is the same at every size, and a larger A contains the smaller ones. Because the teacher
+    was not trained on any row of A, it can be measured on A: A is ``val``, whose true labels are
+    trained on, and ``gold`` is empty.
     """
     labels = _labels(y, stratified=False)
     known = np.flatnonzero(labels >= 0)
@@ -154,7 +155,7 @@ def split_by_ids(
     selection: np.ndarray | None = None,
     pool: np.ndarray | None = None,
 ) -> Split:
-    """A split the user chose, by ids; without ``pool``, all other examples are the pool."""
+    """A split given by ids; without ``pool``, all other examples are the pool."""
     none = np.empty(0, np.int64)
     parts = [
         none if wanted is None else positions_of(ids, wanted, "the training part")

@@ -75,7 +75,7 @@ def feature_matrix(inputs: Inputs, width: int) -> FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class DatasetTensors:
-    """Both parts of a dataset on a device, and the views that suit them."""
+    """Both parts of a dataset on a device, and their views."""
 
     inputs: Inputs
     test_inputs: Inputs
@@ -91,8 +91,8 @@ def to_tensors(
 ) -> DatasetTensors:
     """Move a dataset to the device, with its default views, whose output has ``dtype``.
 
-    Texts need a featurizer; TF-IDF of 20 000 words is the default. One that is not fitted yet is
-    fitted on the training texts, the pool's among them: no labels are used. On the CPU, images stay
+    Texts need a featurizer; the default is TF-IDF of 20 000 words. If it is not fitted yet, it is
+    fitted on all training texts, including the pool's; no labels are used. On the CPU, images stay
     memory-mapped.
     """
     device = torch.device(device)
@@ -119,7 +119,7 @@ def _text_tensors(dataset: Dataset, device: torch.device, featurizer: Featurizer
 
 
 def image_tensor(images: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
-    """(n, H, W, 3) uint8 -> (n, 3, H, W), on the CPU the same bytes: channels last in memory."""
+    """(n, H, W, 3) uint8 -> (n, 3, H, W) in channels_last format; on the CPU without a copy."""
     with warnings.catch_warnings():
         # Memory-mapped images are read-only, and nothing here writes into its inputs.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

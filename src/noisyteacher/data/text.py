@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Featurizer(Protocol):
-    """Turns texts into two tensors with one row per text, and knows which views suit them.
+    """Turns texts into two tensors with one row per text, and has their views.
 
-    A subclass makes bags of words and learns nothing from texts, unless it overrides these methods.
+    By default a subclass makes bags of words and needs no fitting; it overrides methods otherwise.
     """
 
     @property
     def features(self) -> int:
-        """How many different entries (words, tokens) there can be."""
+        """The number of different entries (words, tokens)."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class Featurizer(Protocol):
         return True
 
     def fit_transform(self, texts: Sequence[str]) -> Inputs:
-        """Learn from the training texts, and transform them."""
+        """Fit on the training texts, and transform them."""
         return self.transform(texts)
 
     def transform(self, texts: Sequence[str]) -> Inputs:
@@ -51,11 +51,11 @@ class Featurizer(Protocol):
         ...
 
     def views(self) -> Views:
-        """The views of these tensors."""
+        """The views for these tensors."""
         return BagViews()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything needed to make it again, under its ``kind``."""
+        """Everything needed to restore it, under its ``kind``."""
         ...
 
 
@@ -63,11 +63,12 @@ class Featurizer(Protocol):
 class Tfidf(Featurizer):
     """TF-IDF entries of the most frequent words and pairs of words, as rows of (index, value).
 
-    Pairs know "not good" from "good": on IMDB every linear student gains one to two points by
-    them. Words and pairs that fewer than ``min_texts`` of the training texts have are left out,
-    unless that would leave none. ``sublinear`` counts a word that occurs c times as 1 + log c. Rows
-    are zero-padded, as wide as the longest training text asks for and at most ``max_entries``; a
-    longer text keeps its largest values, and a warning says so.
+    Pairs distinguish "not good" from "good": on IMDB they make every linear student one to two
+    points better. Words and pairs that fewer than ``min_texts`` of the training texts contain are
+    left out, unless none would remain. With ``sublinear``, a word that occurs c times counts as 1 +
+    log c. Rows are zero-padded, as wide as the longest training text needs and at most
+    ``max_entries``. A longer text keeps the entries with the largest values, and a warning is
+    issued.
     """
 
     max_features: int = 20_000
@@ -77,12 +78,12 @@ class Tfidf(Featurizer):
     min_texts: int = 2
 
     def fit(self, texts: Sequence[str]) -> Tfidf:
-        """Learn the vocabulary and its weights."""
+        """Fit the vocabulary and its weights."""
         self.fit_transform(texts)
         return self
 
     def fit_transform(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Both in one pass over the texts, which takes most of the time."""
+        """Fit and transform in a single pass over the texts, which takes most of the time."""
         self.vectorizer_, matrix = self._fit(texts)
         self.width_ = min(self.max_entries, int(np.diff(matrix.indptr).max(initial=1)))
         return _bags(matrix, self.width_)
@@ -115,7 +116,7 @@ class Tfidf(Featurizer):
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Tfidf:
-        """Made again as it was fitted."""
+        """Restore it as it was fitted."""
         words, idf, width = saved["words"], saved["idf"], saved["width"]
         if not isinstance(words, list) or len(set(words)) != len(words):
             raise TypeError("its words are not a list of different words")
@@ -155,10 +156,10 @@ class Tfidf(Featurizer):
 
 @dataclass(frozen=True)
 class HashedNgrams(Featurizer):
-    """Counts of hashed words and n-grams: nothing to fit, and no vocabulary to keep.
+    """Counts of hashed words and n-grams: there is nothing to fit and no vocabulary to store.
 
-    Rows are as wide as the longest text asks for and at most ``max_entries``; a text with more
-    keeps its largest values, and a warning says so.
+    Rows are as wide as the longest text needs and at most ``max_entries``. A text with more entries
+    keeps those with the largest values, and a warning is issued.
     """
 
     buckets: int = 2**18
@@ -180,7 +181,7 @@ class HashedNgrams(Featurizer):
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> HashedNgrams:
-        """Made again from its settings."""
+        """Restore it from its settings."""
         buckets, entries = saved["buckets"], saved["max_entries"]
         if type(buckets) is not int or type(entries) is not int or not 0 < entries <= buckets:
             raise TypeError(f"it has {entries!r} entries of {buckets!r} buckets")
@@ -188,7 +189,7 @@ class HashedNgrams(Featurizer):
 
 
 class Tokens(Featurizer):
-    """Sequences of a Hugging Face tokenizer, by name or local folder, cut and padded."""
+    """Sequences of a Hugging Face tokenizer, by name or local folder, truncated and padded."""
 
     def __init__(self, tokenizer: str | Path, max_length: int = 256) -> None:
         self.tokenizer = str(tokenizer)
@@ -221,7 +222,7 @@ class Tokens(Featurizer):
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Tokens:
-        """Made again from the tokenizer's name or folder."""
+        """Restore it from the tokenizer's name or folder."""
         return cls(saved["tokenizer"], saved["max_length"])
 
 
@@ -268,7 +269,7 @@ def save_featurizer(featurizer: Featurizer, path: str | Path) -> None:
 
 
 def load_featurizer(path: str | Path) -> Featurizer:
-    """Read a featurizer back; it transforms as it did when saved."""
+    """Load a saved featurizer; its output is the same as before saving."""
     try:
         saved = orjson.loads(Path(path).read_bytes())
         return _FROM_JSON[saved["kind"]](saved)

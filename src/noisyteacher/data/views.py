@@ -22,7 +22,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 class Views(Protocol):
-    """What the training engine asks of any kind of data.
+    """The interface of views, for any kind of data.
 
     ``x`` is a raw batch: uint8 images (b, 3, H, W), a table (b, d), or a tuple of tensors.
     """
@@ -33,7 +33,7 @@ class Views(Protocol):
         ...
 
     def plain(self, x: Any) -> Any:
-        """The model's input, unchanged but for normalization."""
+        """The model's input: only normalized."""
         ...
 
     def weak(self, x: Any, generator: Generator) -> Any:
@@ -77,8 +77,8 @@ def require_share(name: str, value: float) -> None:
 class TableViews:
     """Rows (b, d), standardized by ``mean`` and ``std`` of the training part.
 
-    A dropped feature takes its mean; noise is normal, in units of each feature's deviation. The
-    weak view is plain unless asked otherwise.
+    A dropped feature is replaced by its mean; noise is normal, in units of each feature's
+    deviation. By default the weak view is plain.
     """
 
     mean: tuple[float, ...] = field(repr=False)
@@ -107,7 +107,7 @@ class TableViews:
 
     @classmethod
     def of(cls, dataset: Dataset, dtype: torch.dtype = torch.float32) -> TableViews:
-        """With the dataset's own statistics."""
+        """Views with the dataset's own statistics."""
         return cls(dataset.mean, dataset.std, dtype=dtype)
 
     def plain(self, x: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class TableViews:
         return self._standardized(x).to(self.dtype)
 
     def weak(self, x: Tensor, generator: Generator) -> Tensor:
-        """(b, d) -> standardized, lightly changed where asked for."""
+        """(b, d) -> standardized, with ``weak_drop`` and ``weak_noise``."""
         return self._changed(x, self.weak_drop, self.weak_noise, generator)
 
     def strong(self, x: Tensor, generator: Generator) -> Tensor:
@@ -137,9 +137,10 @@ class TableViews:
 
 @dataclass(frozen=True)
 class BagViews:
-    """TF-IDF or hashed entries, (indices, values) each (b, m): some dropped, the rest scaled up.
+    """TF-IDF or hashed entries, (indices, values) each (b, m): some dropped, the others scaled up.
 
-    The values that stay are multiplied by 1/√(1−p), so that a bag keeps its expected length.
+    The values that stay are multiplied by 1/√(1−p), so that the expected length of a row is
+    unchanged.
     """
 
     weak_drop: float = 0.1
@@ -151,7 +152,7 @@ class BagViews:
         require_share("strong_drop", self.strong_drop)
 
     def plain(self, x: Pair) -> Pair:
-        """The bag as it is."""
+        """The entries unchanged."""
         return x
 
     def weak(self, x: Pair, generator: Generator) -> Pair:
@@ -191,11 +192,11 @@ class EncoderViews:
             raise InputError(f"mask_id must be a token's number, not {self.mask_id}.")
 
     def plain(self, x: Pair) -> Pair:
-        """The tokens as they are."""
+        """The tokens unchanged."""
         return x
 
     def weak(self, x: Pair, generator: Generator) -> Pair:
-        """The tokens as they are: encoders are fine-tuned without augmentation."""
+        """The tokens unchanged: encoders are fine-tuned without augmentation."""
         return x
 
     def strong(self, x: Pair, generator: Generator) -> Pair:

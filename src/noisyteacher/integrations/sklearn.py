@@ -44,40 +44,42 @@ EPOCHS = 10  # parts that the steps of a fit are divided into; methods may look 
 
 
 class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # no types shipped
-    """A student of a few gold labels and a teacher's labels of a large pool.
+    """A classifier trained on a few gold labels and on a teacher's labels of a large pool.
 
-    Without ``X_pool`` it is a plain classifier on the gold labels. In a search or a pipeline, give
-    the pool as tuples of one: ``X_pool=(X_pool,), teacher_probs=(teacher_probs,)``. Arrays that
-    happen to have as many rows as X would be cut like X in cross-validation; tuples never are, and
-    ``Pipeline(..., transform_input=["X_pool"])`` transforms what is inside them like X.
+    Without ``X_pool`` it is trained on the gold labels alone. In cross-validation and parameter
+    searches, wrap the pool in tuples: ``X_pool=(X_pool,), teacher_probs=(teacher_probs,)``.
+    Scikit-learn would split arrays that have as many rows as X, but never splits tuples.
+    ``Pipeline(..., transform_input=["X_pool"])`` transforms what is inside a tuple in the same way
+    as X.
 
-    A linear student is the one that ``distill`` returns: students of several methods and strengths
-    are solved, cross-fitted on the gold rows and blended. Columns are taken as they are, so scale
-    them if their units differ. Networks, and linear students of methods that cannot be solved
-    (``Consistency``), are trained in steps, on standardized columns where X is dense.
+    Linear students are trained as in ``distill``: students of several methods and regularization
+    strengths are cross-validated on the gold rows and averaged with weights. Columns are not
+    scaled, so scale them if their units differ. Networks, and linear students of methods that need
+    an optimizer (``Consistency``), are trained in steps, on standardized columns if X is dense.
 
     Args:
         student: "linear"; a torch module from (b, features) to logits, of which every fit trains a
-            copy, or a function that makes one, without arguments or of the numbers of features
-            and classes; or the settings of a model, or the class of such settings (``models.MLP``).
-        method: how to use the teacher's labels, also as text; None blends the methods that
-            ``distill`` tries for a linear student, and is ``SLaM()`` for a network.
-        classes: all classes, in the order of the teacher's columns; None takes those of y, sorted.
-        folds: parts of the gold rows that a linear student is judged on in turn.
-        metric: "accuracy" or "macro_f1", by which a linear student is judged.
-        steps: number of optimizer steps of a network (Adam, the rate falling along a cosine).
-        batch_size: rows per step, gold and pool mixed; at most all rows.
-        learning_rate, weight_decay: of Adam.
-        gold_repeat: how often gold rows come up for each time that pool rows do.
-        random_state: seed of the folds, of a network's start and of the order of rows.
-        device: where to train a network, as "cpu" or "cuda"; predictions are made on the CPU.
+            copy; a function that returns one, without arguments or with the numbers of features and
+            classes; or the settings of a model, or their class (``models.MLP``).
+        method: the method, which may be given as text. None averages the methods that ``distill``
+            uses for a linear student; for a network it is ``SLaM()``.
+        classes: all classes, in the order of the teacher's columns. None takes those of y, sorted.
+        folds: the number of folds in which linear students are compared on the gold rows.
+        metric: what linear students are compared by, "accuracy" or "macro_f1".
+        steps: the number of optimizer steps of a network (Adam with a cosine schedule).
+        batch_size: rows per step, gold and pool together; at most all rows.
+        learning_rate, weight_decay: settings of Adam.
+        gold_repeat: how often each gold row is shown for every time that a pool row is shown.
+        random_state: the seed of the folds, of a network's initial weights and of the order of
+            rows.
+        device: where to train a network, such as "cpu" or "cuda". Predictions are made on the CPU.
 
-    After ``fit``: ``classes_``, ``n_features_in_`` and ``noise_`` (the fitted ``TeacherNoise``,
-    None without). A linear student has ``coef_`` and ``intercept_`` (logits are
-    ``X @ coef_.T + intercept_``), ``out_of_fold_score_`` (its score on gold rows that it was not
-    trained on, corrected for the choice) and ``verdict_`` (that score beside the teacher's and that
-    of gold labels alone, in words). A network has ``network_`` and ``views_`` (how rows become its
-    inputs).
+    After ``fit``: ``classes_``, ``n_features_in_`` and ``noise_`` (the fitted ``TeacherNoise``, or
+    None). A linear student has ``coef_`` and ``intercept_`` (its logits are ``X @ coef_.T +
+    intercept_``), ``out_of_fold_score_`` (its score on gold rows that it was not trained on,
+    corrected for the choice of weights) and ``verdict_`` (a text that compares this score with the
+    teacher's and with that of the gold labels alone). A network has ``network_`` and ``views_``
+    (which turn rows into its inputs).
     """
 
     classes_: np.ndarray
@@ -127,17 +129,17 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         teacher_probs: Any = None,
         teacher_probs_gold: Any = None,
     ) -> Self:
-        """Learn from gold labels, and from a teacher's where they are given.
+        """Train on gold labels, and on a teacher's labels if they are given.
 
         Args:
             X, y: gold rows (n, d), dense or sparse, and their true classes (n,).
             X_pool: rows without labels (m, d), as an array or a tuple of one.
-            teacher_probs: (m, L) the teacher's probabilities for them, in the order of
+            teacher_probs: (m, L) the teacher's probabilities for these rows, in the order of
                 ``classes``; as an array or a tuple of one.
-            teacher_probs_gold: (n, L) its probabilities for the gold rows, with NaN in rows that
-                it was trained on or never labeled. The rows without NaN show how far the teacher
-                can be trusted. Left out, its own probabilities are taken at their word, with a
-                warning: most teachers are overconfident.
+            teacher_probs_gold: (n, L) the teacher's probabilities for the gold rows, with NaN in
+                rows that it was trained on or did not label. The noise model is fitted on the rows
+                without NaN. By default, the teacher's probabilities are used as they are, with a
+                warning, because most teachers are overconfident.
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32)
         y = self._encoded(y)
@@ -151,14 +153,14 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         if not isinstance(X_pool, tuple) and pool.shape[0] == len(y):
             warn(
                 "X_pool has as many rows as X. If a search or cross-validation called fit, it has "
-                "cut the pool like X; X_pool=(X_pool,) and teacher_probs=(teacher_probs,) say that "
-                "the pool is not to be cut."
+                "split the pool like X; to avoid this, pass X_pool=(X_pool,) and "
+                "teacher_probs=(teacher_probs,)."
             )
         if teacher_probs_gold is None:
             warn(
-                "Without teacher_probs_gold nothing shows how often the teacher is right, so its "
-                "own probabilities are taken at their word; give its probabilities on gold rows "
-                "that it never saw."
+                "Without teacher_probs_gold the teacher's accuracy cannot be measured, so its "
+                "probabilities are used as they are; give its probabilities on gold rows that it "
+                "was not trained on."
             )
         probs = _unwrapped(teacher_probs)
         labels = self._teacher_labels(probs, teacher_probs_gold, len(y), pool.shape[0])
@@ -246,7 +248,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             if self.student == "linear" and len(seen) < LEAST_ROWS:
                 raise InputError(
                     f"teacher_probs_gold has {len(seen)} rows without NaN, too few to measure the "
-                    f"teacher and judge students: at least {LEAST_ROWS} are needed."
+                    f"teacher and compare students: at least {LEAST_ROWS} are needed."
                 )
             stored, ids = np.concatenate([on_gold[seen], stored]), np.concatenate([seen, ids])
         return TeacherLabels.from_probs(ids, stored, [str(name) for name in self.classes_])

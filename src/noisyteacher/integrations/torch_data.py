@@ -28,7 +28,7 @@ _NAMES = {"target": "teacher_probs", "top_index": "topk_index", "top_prob": "top
 
 
 class TeacherColumns:
-    """What ``SLaMLoss`` wants to know of each example, found by id.
+    """The teacher probabilities, alpha and k that ``SLaMLoss`` needs, looked up by id.
 
     Args:
         labels: the store, of the pool at least.

@@ -32,10 +32,10 @@ _ONE_LABEL = "Each example must have exactly one label; multi-label data is not 
 
 
 def parse_classes(text: str) -> ClassAnswers:
-    """Read ``positive,negative`` or the path of a ``.json`` file.
+    """Parse class names such as ``positive,negative``, or read them from a ``.json`` file.
 
-    The file holds a list of names, or an object from each name to its synonyms:
-    ``{"positive": ["pos", "good"], "negative": ["neg"]}``. A name always counts as an answer.
+    The file contains a list of names, or an object that maps each name to its synonyms:
+    ``{"positive": ["pos", "good"], "negative": ["neg"]}``. The name itself is always recognized.
     """
     if text.endswith(".json"):
         return _from_json(Path(text))
@@ -46,7 +46,7 @@ def parse_classes(text: str) -> ClassAnswers:
 
 
 def with_synonyms(synonyms: Mapping[str, Sequence[str]]) -> ClassAnswers:
-    """Check the names and put each before its own synonyms."""
+    """Check the class names, and add each name to its own synonyms."""
     names = clean_classes(list(synonyms))
     return {name: tuple(dict.fromkeys((name, *synonyms[name]))) for name in names}
 
@@ -83,7 +83,7 @@ def clean_classes(classes: Sequence[str] | None, count: int | None = None) -> tu
         raise InputError(f"classes must be strings, got {first_few(odd)}.")
     names = tuple(map(str, classes))
     if len(names) < 2:
-        raise InputError(f"at least 2 classes are needed, got {len(names)}.")
+        raise InputError(f"At least 2 classes are needed, got {len(names)}.")
     if count is not None and len(names) != count:
         raise InputError(f"{len(names)} classes were named for {count} columns.")
     if repeated := [name for name, times in Counter(names).items() if times > 1]:

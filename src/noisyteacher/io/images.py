@@ -108,7 +108,7 @@ def _common_size(items: list[tuple[str, bytes]]) -> tuple[int, int]:
     (low, narrow), *_, (high, wide) = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     warn(
         f"The images differ in size: the first {len(items)} are {low}×{narrow} to {high}×{wide} "
-        f"(height × width). All are brought to {side}×{side}; choose another side with image_size= "
+        f"(height × width). All are resized to {side}×{side}; choose another side with image_size= "
         "(--image-size)."
     )
     return side, side

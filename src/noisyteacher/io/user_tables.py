@@ -59,7 +59,7 @@ IMAGE_COLUMNS = ("img", "image")
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How to read users' files: names of columns (None: the usual ones) and the image size."""
+    """How to read users' files: names of columns (None: the default names) and the image size."""
 
     id_column: str | None = None
     text_column: str | None = None

@@ -1,4 +1,4 @@
-"""What the teacher said: soft labels keyed by example id, and their store on disk."""
+"""Teacher labels: soft labels keyed by example id, and their store on disk."""
 
 from noisyteacher.labels.teacher_labels import TeacherLabels
 

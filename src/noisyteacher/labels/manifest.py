@@ -119,7 +119,7 @@ class Manifest:
         """Read and check a store's manifest."""
         fields = _read_fields(folder)
         if fields is None:
-            raise InputError(f"there is no label store at {folder} (no {FILE_NAME}).")
+            raise InputError(f"There is no label store at {folder} (no {FILE_NAME}).")
         if fields.pop("version", None) != _VERSION:
             raise InputError(f"{folder} was written by another version of noisyteacher.")
         del fields["format"]

@@ -44,16 +44,17 @@ from noisyteacher.labels.topk import (
 
 
 class TeacherLabels(Record):
-    """What a teacher said about n examples with L classes, of which the top k are stored.
+    """A teacher's labels of n examples with L classes, of which the top k are stored.
 
     Make it with ``from_probs``, ``from_logits``, ``from_topk``, ``average`` or ``open``. The
-    log-probabilities were rounded to float16 when it was made; everything it shows follows from
-    the rounded values, so that labels saved and opened again are the same to the last bit.
+    log-probabilities are rounded to float16 when it is made, and everything else is computed from
+    the rounded values, so labels are bit-identical after saving and opening.
 
     Columns: ``ids`` (n,) int64 or str, ``topk_index`` (n, k) unsigned, ``topk_logprob`` (n, k)
-    float16 descending (the lower class first in a tie), ``missing`` (n,) float32: mass on no class
-    at all, which the probabilities leave out. ``extras``: further columns by name, each (n, ...):
-    ``embedding`` (n, d), ``view_mean`` and ``view_std`` (n, 2, L) at temperatures 1 and 2.
+    float16 in descending order (in a tie, the lower class comes first), ``missing`` (n,) float32:
+    probability of no class at all, which the class probabilities do not include. ``extras``:
+    further columns by name, each (n, ...): ``embedding`` (n, d), ``view_mean`` and ``view_std``
+    (n, 2, L) at temperatures 1 and 2.
     """
 
     @classmethod
@@ -117,7 +118,7 @@ class TeacherLabels(Record):
         revision: str | None = None,
         temperature: float | None = None,
     ) -> Self:
-        """Labels of which only the top classes are known.
+        """Labels for which only the top classes are known.
 
         ``index`` (n, k): the k most probable classes in any order; ``prob`` (n, k): theirs;
         ``tail`` (n,): the mass of all other classes. ``prob`` and ``tail`` of a row sum to 1.
@@ -129,13 +130,13 @@ class TeacherLabels(Record):
 
     @classmethod
     def average(cls, stores: Sequence[TeacherLabels], k: int | None = None) -> Self:
-        """Several teachers as one: the mean of their dense probabilities and of ``missing``.
+        """Combine several teachers: the mean of their dense probabilities and of ``missing``.
 
         All must have the same ids, in any order, and the same classes. The result has the first
         one's order, stores all classes unless ``k`` says otherwise, and has no extras.
         """
         if not stores:
-            raise InputError("there is nothing to average: no teacher labels were given.")
+            raise InputError("There is nothing to average: no teacher labels were given.")
         first = stores[0]
         check_unique(first.ids)
         aligned = [first, *(_aligned(other, first, n) for n, other in enumerate(stores[1:], 1))]
@@ -178,7 +179,7 @@ class TeacherLabels(Record):
         return made.under_ids(ids)
 
     def under_ids(self, ids: npt.NDArray[Any]) -> Self:
-        """The rows under other ids, which must be clean and unique: that is not looked at again."""
+        """The same rows with other ids, which must be valid and unique; this is not checked."""
         renamed = replace(self, ids=ids)
         vars(renamed)["_unique"] = True
         return renamed
@@ -193,7 +194,7 @@ class TeacherLabels(Record):
         return cls(**vars(store.read(Path(path), extras)))
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
-        """Write a label store, a folder, that ``open`` gives back bit for bit.
+        """Write a label store, a folder; ``open`` reads it back bit for bit.
 
         An existing store is refused, or with ``overwrite`` replaced in one step: whoever opens
         the folder finds the old store or the new one, also after a crash.
@@ -204,27 +205,27 @@ class TeacherLabels(Record):
 
     @property
     def num_classes(self) -> int:
-        """L."""
+        """The number of classes, L."""
         return len(self.classes)
 
     @property
     def k(self) -> int:
-        """How many classes are stored per row; L when the labels are dense."""
+        """The number of classes stored per row; L if the labels are dense."""
         return int(self.topk_index.shape[1])
 
     @property
     def topk_prob(self) -> npt.NDArray[np.float32]:
-        """(n, k) probabilities of the stored classes, which sum to 1 with ``tail``."""
+        """(n, k) probabilities of the stored classes; with ``tail`` they sum to 1."""
         return normalized(self.topk_logprob, self._mass)
 
     @property
     def tail(self) -> npt.NDArray[np.float32]:
-        """(n,) mass of the classes that are not stored."""
+        """(n,) probability of the classes that are not stored."""
         return self.stored_tail / self._mass
 
     @property
     def probs(self) -> npt.NDArray[np.float32]:
-        """(n, L) probabilities, the tail spread evenly over the classes that are not stored.
+        """(n, L) probabilities; the tail is spread evenly over the classes that are not stored.
 
         Made anew at every access. A class that is not stored is always below the stored ones.
         """
@@ -251,15 +252,15 @@ class TeacherLabels(Record):
         return len(self.ids)
 
     def take(self, ids: IdsLike) -> Self:
-        """The rows of ``ids``, in that order; repeats are allowed."""
+        """The rows with these ids, in this order; repeated ids are allowed."""
         return self.at(self._lookup.rows(clean_ids(ids)))
 
     def has(self, ids: IdsLike) -> npt.NDArray[np.bool_]:
-        """(m,) whether there is a row of each id; text and numbers never meet."""
+        """(m,) bool: whether there is a row for each id. Text and numbers are different ids."""
         return self._lookup.find(clean_ids(ids)) >= 0
 
     def chunks(self, size: int) -> Iterator[Self]:
-        """The rows in order, ``size`` at a time, without a copy."""
+        """The rows in order, ``size`` at a time, without copying."""
         if size < 1:
             raise InputError(f"the size of a chunk must be at least 1, got {size}.")
         return (self.at(slice(at, at + size)) for at in range(0, len(self), size))

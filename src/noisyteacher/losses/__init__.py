@@ -1,4 +1,4 @@
-"""Pure functions of (logits, target, alpha, k): the mix, the SLaM loss, and its rivals.
+"""Pure functions of (logits, target, alpha, k): the mix, the SLaM loss, and other losses.
 
 Functions of probabilities take NumPy or torch and check their input; so does ``SLaMLoss``, which
 takes logits. Every other function of logits or log-probabilities, and every ``BaseLoss`` called

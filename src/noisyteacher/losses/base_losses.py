@@ -34,14 +34,14 @@ BaseFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (target, probs) 
 
 @dataclass(frozen=True, repr=False)
 class BaseLoss(ABC):
-    """A loss linear in the target. A subclass says what one class costs if it is the label."""
+    """A loss that is linear in the target. A subclass defines the cost of each class."""
 
     @abstractmethod
     def log_cost(self, log_probs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Cost of each class, were it the label, from its log-probability."""
+        """The cost of each class if it is the label, from its log-probability."""
 
     def cost(self, probs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Cost of each class, were it the label, from its probability."""
+        """The cost of each class if it is the label, from its probability."""
         return self.log_cost(safe_log(probs))
 
     def __call__(
@@ -54,7 +54,7 @@ class BaseLoss(ABC):
     def from_log(
         self, target: Float[Tensor, "n L"], log_probs: Float[Tensor, "n L"]
     ) -> Float[Tensor, " n"]:
-        """Loss of each example from log-probabilities: safe where probabilities underflow."""
+        """The loss of each example from log-probabilities, safe where probabilities underflow."""
         return (target.detach() * self.log_cost(log_probs)).sum(-1)
 
     def __repr__(self) -> str:
@@ -129,12 +129,12 @@ def cross_entropy(target: AnyArray, probs: Array) -> Array:
     """Cross-entropy ``-sum_j target_j log probs_j`` of each example.
 
     Args:
-        target: (n, L) soft labels; one-hot rows for hard ones. They carry no gradient.
+        target: (n, L) soft labels, or one-hot rows for hard labels. They carry no gradients.
         probs: (n, L) probabilities or mixes; a mix need not sum to 1.
 
     Returns:
-        (n,), NumPy or torch as ``probs``. A zero counts as the smallest normal number, so a
-        label the student excludes costs about 87 in float32, not infinity.
+        (n,), NumPy or torch as ``probs``. A zero is replaced by the smallest normal number, so a
+            label that the student excludes costs about 87 in float32, not infinity.
     """
     y, f = checked_pair(target, probs)
     return like_input(CrossEntropy()(y, f), probs)
@@ -143,7 +143,7 @@ def cross_entropy(target: AnyArray, probs: Array) -> Array:
 def taylor_ce(target: AnyArray, probs: Array, order: int = 2) -> Array:
     """Taylor cross-entropy ``sum_j target_j sum_{i=1..order} (1 - probs_j)^i / i``, (n,).
 
-    Linear in the label; not the Taylor-softmax, which is sometimes called by this name.
+    Linear in the label. This is not the Taylor-softmax, which is sometimes called by the same name.
     """
     y, f = checked_pair(target, probs)
     return like_input(TaylorCE(order)(y, f), probs)
@@ -169,7 +169,7 @@ SHORT_NAMES: dict[str, BaseLoss] = {
 
 
 def resolve_base(base: str | BaseFunction) -> BaseFunction:
-    """The loss behind a short name; any other ``f(target, probs) -> (n,)`` is its own."""
+    """The loss with a short name; any other ``f(target, probs) -> (n,)`` is returned as it is."""
     if not isinstance(base, str):
         return base
     if base not in SHORT_NAMES:
@@ -181,7 +181,7 @@ def resolve_base(base: str | BaseFunction) -> BaseFunction:
 def apply_base(
     base: BaseFunction, target: Float[Tensor, "n L"], log_probs: Float[Tensor, "n L"]
 ) -> Float[Tensor, " n"]:
-    """Any base on log-probabilities: ours in log space, a user's own on probabilities."""
+    """Apply a base loss to log-probabilities; a user's own loss gets probabilities."""
     if isinstance(base, BaseLoss):
         return base.from_log(target, log_probs)
     losses = base(target.detach(), log_probs.exp())
@@ -195,7 +195,7 @@ def apply_base(
 def vanilla_loss(
     logits: Float[Tensor, "n L"], target: Float[Tensor, "n L"], base: BaseFunction
 ) -> Float[Tensor, " n"]:
-    """A base loss on the student's own prediction, nothing mixed in. Unchecked."""
+    """A base loss on the student's own prediction, without the mix. Arguments are not checked."""
     return apply_base(base, target, log_softmax(logits))
 
 

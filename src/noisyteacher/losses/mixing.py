@@ -37,7 +37,7 @@ Normalize: TypeAlias = Literal["sum", "none", "k-1"]
 
 
 def check_normalize(normalize: str) -> None:
-    """Refuse an unknown form of the mix."""
+    """Raise an error if the form of the mix is unknown."""
     if normalize not in get_args(Normalize):
         names = ", ".join(map(repr, get_args(Normalize)))
         raise InputError(f"normalize must be one of {names}, not {normalize!r}.")
@@ -48,10 +48,11 @@ def top_mask(probs: Array, k: PerRow) -> Array:
 
     Args:
         probs: (n, L) teacher probabilities.
-        k: shortlist size, a number or (n,), 1 ≤ k ≤ L.
+        k: the size of the shortlist, a number or (n,), 1 ≤ k ≤ L.
 
     Returns:
-        (n, L) bool with k true entries in each row; among equals the lower index wins.
+        (n, L) bool with k true entries in each row. Of equal probabilities, that with the lower
+            index comes first.
     """
     checked = teacher_matrix("probs", probs)
     size = shortlist_size(k, checked, smallest=1)
@@ -64,15 +65,15 @@ def mix(
     """Add the teacher's noise to the student's prediction.
 
     Args:
-        student_probs: (n, L) probabilities f; the only argument that carries gradient.
-        alpha: chance that the teacher's top class is right, a number or (n,), in (0, 1].
+        student_probs: (n, L) probabilities f; the only argument that carries gradients.
+        alpha: the probability that the teacher's top class is right, a number or (n,), in (0, 1].
         mask: (n, L) shortlist, from ``top_mask(teacher_probs, k)``.
-        k: size of the shortlist, a number or (n,), 2 ≤ k ≤ L; only "k-1" looks at it.
+        k: the size of the shortlist, a number or (n,), 2 ≤ k ≤ L; only "k-1" uses it.
         normalize: "sum", "none" or "k-1".
 
     Returns:
-        (n, L) mix, NumPy or torch as ``student_probs``. Rows sum to 1 with "sum"; with "k-1"
-        only where k = L.
+        (n, L) mix, NumPy or torch as ``student_probs``. With "sum" the rows sum to 1; with "k-1"
+            they do so only if k = L.
     """
     check_normalize(normalize)
     f = probability_matrix("student_probs", student_probs)
@@ -92,7 +93,7 @@ def log_mix(
     k: Int[Tensor, " n"],
     normalize: str,
 ) -> Float[Tensor, "n L"]:
-    """Log of the mix, from logits: finite with finite gradient where probabilities underflow."""
+    """Log of the mix, from logits; value and gradient are finite where probabilities underflow."""
     log_f = log_softmax(logits)
     a = alpha.detach().to(log_f.dtype)[:, None]
     log_m = log_mix_unnormalized(log_f, a, mask, k[:, None], normalize)

@@ -26,7 +26,7 @@ def symmetric_ce_from_log(
 ) -> Float[Tensor, " n"]:
     """Symmetric cross-entropy ``alpha * CE(target, probs) + beta * CE(probs, target)``.
 
-    The reverse term raises target zeros to 1e-4.
+    In the second term, zeros of the target are replaced by 1e-4.
     """
     target = target.detach()
     reverse = log_probs.exp() * target.clamp(min=LABEL_FLOOR).log()
@@ -38,9 +38,9 @@ def forward_correction_from_log(
     log_probs: Float[Tensor, "n L"],
     transition: Float[Tensor, "L L"],
 ) -> Float[Tensor, " n"]:
-    """Cross-entropy of the prediction with the teacher's noise, ``CE(target, probs @ transition)``.
+    """Cross-entropy after adding the teacher's noise, ``CE(target, probs @ transition)``.
 
-    Row i of ``transition`` holds the chances of each teacher label when the truth is i.
+    Row i of ``transition`` has the probabilities of the teacher's labels if the true class is i.
     """
     probs = log_probs.exp()
     with torch.autocast(probs.device.type, enabled=False):  # it would halve the precision
@@ -51,9 +51,9 @@ def forward_correction_from_log(
 def negative_cross_entropy_from_log(
     negatives: Float[Tensor, "n L"], log_probs: Float[Tensor, "n L"]
 ) -> Float[Tensor, " n"]:
-    """UPS: mean of ``-log(1 - probs_c)`` over the classes marked, by ones, as not the label.
+    """UPS: mean of ``-log(1 - probs_c)`` over the classes that are marked as not the label.
 
-    A row without such a class has loss 0.
+    ``negatives`` has ones for these classes. A row without any has loss 0.
     """
     chosen = negatives.detach()
     log_miss = (-torch.expm1(log_probs)).clamp(min=NEGATIVE_FLOOR).log()
@@ -68,8 +68,8 @@ def selected_binary_ce_from_log(
     """UPS in its multi-label form: mean binary cross-entropy over the selected classes.
 
     ``target`` has ones for classes taken as positive, ``selected`` for those selected as positive
-    or as negative; a row with nothing selected has loss 0. The equation is recalled, not verified
-    against the UPS paper.
+    or as negative; a row with nothing selected has loss 0. The equation was not verified against
+    the UPS paper.
     """
     target, chosen = target.detach(), selected.detach()
     log_miss = (-torch.expm1(log_probs)).clamp(min=NEGATIVE_FLOOR).log()
@@ -82,9 +82,9 @@ def vid_nll(
 ) -> Float[Tensor, " n"]:
     """Variational information distillation: Gaussian NLL of the teacher's embedding.
 
-    ``½[(embedding - mean)² / var + log var]`` with ``var = softplus(rho) + 1e-5``, mean over the
-    coordinates, without the constant ``½ log 2π``: it can be negative. Gradient reaches ``mean``
-    and ``rho``.
+    ``½[(embedding - mean)² / var + log var]`` with ``var = softplus(rho) + 1e-5``, averaged over
+    the coordinates, without the constant ``½ log 2π``, so it can be negative. ``mean`` and ``rho``
+    carry gradients.
     """
     dtype = working_dtype(mean.dtype)
     variance = F.softplus(rho.to(dtype)) + VID_VARIANCE_FLOOR
@@ -93,7 +93,7 @@ def vid_nll(
 
 
 def vid_rho(variance: float = 5.0) -> float:
-    """The rho at which ``vid_nll`` has this variance; 5 is the reference's start."""
+    """The rho at which ``vid_nll`` has this variance; the reference starts at 5."""
     return math.log(math.expm1(variance - VID_VARIANCE_FLOOR))
 
 
@@ -107,9 +107,9 @@ def dkd(
 ) -> Float[Tensor, " n"]:
     """Decoupled KD: ``T² [alpha * KL(target or not) + beta * KL(among the others)]``.
 
-    ``teacher_logits`` may be log-probabilities, -inf where the teacher excludes a class; a one-hot
-    teacher has no others, and its second term is 0. ``target`` is the teacher's top class where
-    the truth is unknown.
+    ``teacher_logits`` may be log-probabilities, -inf where the teacher excludes a class. For a
+    one-hot teacher the second term is 0. If the true class is unknown, ``target`` is the teacher's
+    top class.
     """
     others = torch.arange(logits.shape[1], device=logits.device) != target[:, None]
     student = _split_target(logits, target, others, temperature)

@@ -48,10 +48,10 @@ def slam_loss(
     base: BaseFunction,
     normalize: str,
 ) -> Float[Tensor, " n"]:
-    """``base(target, mix(softmax(logits)))`` of each example; alpha = 1 is the plain loss.
+    """``base(target, mix(softmax(logits)))`` of each example; alpha = 1 gives the plain loss.
 
-    ``target`` is the teacher's soft label, or one-hot; ``mask`` comes from the soft label in
-    both cases.
+    ``target`` is the teacher's soft label or one-hot; in both cases ``mask`` is computed from the
+    soft label.
     """
     return apply_base(base, target, log_mix(logits, alpha, mask, k, normalize))
 
@@ -67,11 +67,11 @@ def sparse_slam_loss(
     normalize: str,
     hard: bool = False,
 ) -> Float[Tensor, " n"]:
-    """``slam_loss`` on stored top-K labels: no (n, L) teacher label or mask is ever made.
+    """``slam_loss`` on stored top-K labels, without making (n, L) teacher labels or masks.
 
     The stored classes are sorted, most probable first; ``tail`` is spread evenly over the others.
-    Each k is at most K, or L. So the shortlist is the first k stored classes, or all classes,
-    and the classes not stored are all outside it or all inside.
+    Each k is at most K, or it is L. So the shortlist consists of the first k stored classes or of
+    all classes, and the classes that are not stored are either all outside it or all inside.
     """
     classes, stored = logits.shape[1], topk_index.shape[1]
     index = topk_index.long()
@@ -101,12 +101,12 @@ class SLaMLoss(nn.Module):
 
     Args:
         base: the loss on the mix: "ce", "taylor_ce", "poly1", a ``BaseLoss`` such as
-            ``TaylorCE(3)``, or any torch ``f(target, probs) -> (n,)``.
-        normalize: form of the mix: "sum", "none" or "k-1".
-        hard: train on the teacher's top class instead of its probabilities.
+            ``TaylorCE(3)``, or any torch function ``f(target, probs) -> (n,)``.
+        normalize: the form of the mix: "sum", "none" or "k-1".
+        hard: whether to train on the teacher's top class instead of its probabilities.
         reduction: "mean", "sum", or "none" for one loss per example.
 
-    Shapes are always checked; values only where they lie in the CPU's memory.
+    Shapes are always checked; values are checked only if they are in the CPU's memory.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Ways to turn teacher labels into a training signal: a class each, composable, by families.
+"""Ways to train on teacher labels: one class for each, which can be combined.
 
 ``Method`` says how to write one. Classes of this package need no second entry anywhere: their
 names are exported, parsed and listed in the documents because they are registered.

@@ -43,10 +43,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Rows:
-    """The training rows of one student, in order, and the validation set that fits are made on.
+    """The training rows of one student, in order, and the validation set V on which fits are made.
 
-    V usually stands among the rows too, with its gold labels; a first generation has it there as
-    pool rows, and an ablation leaves it out. Fits on V therefore never look at ``y``.
+    V is usually among the rows too, with its gold labels. For a first generation its rows are pool
+    rows, and in an ablation they are left out. Fits on V therefore never use ``y``.
     """
 
     ids: np.ndarray  # (n,)
@@ -66,7 +66,7 @@ class Rows:
 
 @dataclass
 class Columns:
-    """What a method made of the rows: one value per kept row, and constants for all of them."""
+    """The training data of a method: one value per kept row in each column, and constants."""
 
     index: Tensor  # (m,) int64: which rows are kept, as positions in Rows
     y: Tensor  # (m,) int64, -1 on pool rows
@@ -79,7 +79,7 @@ class Columns:
         return len(self.index)
 
     def batch(self, entries: Tensor) -> Batch:
-        """The rows of one step, at these places (b,)."""
+        """The rows of one step, at these positions (b,)."""
         return Batch(
             y=self.y.index_select(0, entries),
             weight=self.weight.index_select(0, entries),
@@ -89,14 +89,14 @@ class Columns:
 
     @property
     def row_bytes(self) -> int:
-        """How much memory the columns of a row take."""
+        """The memory that the columns of a row take, in bytes."""
         parts = [self.y, self.weight, *self.values.values()]
         return sum(part[:1].numel() * part.element_size() for part in parts)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one step, gathered on the device. Shapes are static within a run."""
+    """The rows of one training step, on the device. Their shapes are constant within a run."""
 
     y: Tensor  # (b,) int64, -1 on pool rows
     weight: Tensor  # (b,)
@@ -111,7 +111,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Output:
-    """The student's output on one batch, in float32 at least: losses need the digits."""
+    """The student's output on one batch, at least in float32, because losses need its precision."""
 
     logits: Tensor  # (b, L), weak view
     embedding: Tensor | None = None  # (b, d), weak view; only for methods that need embeddings
@@ -125,22 +125,22 @@ class Output:
 
 
 class StudentModel(Protocol):
-    """The part of a model that methods look at (see ``models``)."""
+    """The part of a model that methods use (see ``models``)."""
 
     embedding_dim: int
     classes: int
 
 
 def all_rows(rows: Rows) -> Columns:
-    """Columns that keep every row with weight 1."""
+    """Columns with all rows, with weight 1."""
     return Columns(torch.arange(len(rows)), gold_classes(rows), torch.ones(len(rows)))
 
 
 def keep_rows(columns: Columns, keep: np.ndarray) -> Columns:
     """Columns of the rows where ``keep`` (m,) is true.
 
-    An epoch stays as long as before, and the rows that are left come up more often: a method that
-    drops rows is compared with others after the same number of steps.
+    The number of steps per epoch stays the same, and the remaining rows are shown more often: a
+    method that drops rows is compared with others after the same number of steps.
     """
     kept = torch.from_numpy(np.flatnonzero(keep))
     return Columns(
@@ -233,10 +233,10 @@ def temper_top(
 
 
 def gold_losses(logits: Tensor, y: Tensor) -> Tensor:
-    """(b,) cross-entropy with the true class; meaningless on pool rows, where y is -1."""
+    """(b,) cross-entropy with the true class; not valid for pool rows, where y is -1."""
     return F.cross_entropy(logits, y.clamp(min=0), reduction="none")
 
 
 def weighted_mean(losses: Tensor, batch: Batch) -> Tensor:
-    """Mean over all rows of weight times loss; the weights are not normalized again."""
+    """Mean of weight times loss over all rows; the weights are not renormalized."""
     return (losses * batch.weight).mean()

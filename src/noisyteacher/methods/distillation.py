@@ -37,7 +37,7 @@ from noisyteacher.methods.method import EMBEDDINGS, SOFT_LABELS, Grid, Method, T
 class TTM(TargetMethod):
     """Transformed teacher matching: cross-entropy with the teacher's label at ``temperature``.
 
-    The student's temperature stays at 1. ``Temperature`` softens both, which is another loss.
+    The student's temperature stays at 1. (``Temperature`` applies to both, which is another loss.)
     """
 
     temperature: float = 2.0
@@ -62,11 +62,11 @@ class TTM(TargetMethod):
 
 @dataclass(frozen=True)
 class DKD(Method):
-    """Decoupled KD on pool rows with the teacher's top class as target, cross-entropy on gold rows.
+    """Decoupled KD with the teacher's top class as target on pool rows, cross-entropy on gold rows.
 
-    How sure the teacher is of its top class and how it ranks the others are two separate terms.
-    ``warmup`` is the share of training over which the pool's term grows from 0 to its full size
-    (20 of 240 epochs in the reference).
+    The teacher's confidence in its top class and its ranking of the other classes are two separate
+    terms. ``warmup`` is the share of training over which the term of the pool rows grows from 0 to
+    its full size (20 of 240 epochs in the reference).
     """
 
     alpha: float = 1.0
@@ -106,10 +106,11 @@ class VID(TargetMethod):
     """Vanilla distillation plus variational information distillation of the penultimate layer.
 
     Args:
-        weight: coefficient λ of the embedding term.
-        layers: of the trainable projection: 1, or 3 with ReLU between and no bias.
-        on: ``"all"`` rows have the embedding term, which needs the teacher's embeddings of A and
-            V too, or ``"pool"`` rows only.
+        weight: the coefficient λ of the embedding term.
+        layers: the number of layers of the trainable projection: 1, or 3 with ReLU between them and
+            no bias.
+        on: the rows with the embedding term: ``"all"``, which needs the teacher's embeddings of A
+            and V too, or ``"pool"``.
         hard: whether the label term uses the teacher's top class.
     """
 
@@ -148,7 +149,7 @@ class VID(TargetMethod):
             taken = labels.take(ids)
         except MissingIdsError as error:
             raise MissingIdsError(
-                f"{self!r} wants the teacher's embeddings of gold rows too, but there are "
+                f"{self!r} needs the teacher's embeddings of gold rows too, but there are "
                 f'{str(error).rstrip(".")}: label A as well, or take on="pool".'
             ) from error
         return torch.from_numpy(taken.extras["embedding"].astype(np.float32))
@@ -194,10 +195,11 @@ class Projection(nn.Module):
 
 @dataclass(frozen=True)
 class FixMatch(Method):
-    """Cross-entropy of the strong view with the teacher's top class, where it is sure enough.
+    """Cross-entropy of the strong view with the teacher's top class, if the teacher is confident.
 
-    Rows below ``threshold`` stay in the mean with loss 0. The original labels with the student
-    itself (that is ``Consistency(inner=None)``); here the teacher's stored labels take its place.
+    Rows whose top probability is below ``threshold`` count with loss 0. The original takes labels
+    from the student itself, as ``Consistency(inner=None)`` does; here the teacher's stored labels
+    are used instead.
     """
 
     threshold: float = 0.95

@@ -48,14 +48,14 @@ _BLOCK_ROWS = 4096
 
 @dataclass(frozen=True)
 class ConfidenceFilter(TargetMethod):
-    """Vanilla distillation on the pool rows whose teacher label is at least ``threshold`` sure.
+    """Vanilla distillation on the pool rows whose teacher label has a confidence of ``threshold``.
 
     Args:
         threshold: a number, or ``"auto"``: the lowest at which the teacher is right on a share of
-            ``precision`` of the rows of V it keeps.
-        precision: what ``"auto"`` asks for.
-        score: how sure: the top ``"probability"``, or its ``"margin"`` over the second.
-        hard: train on the teacher's top class.
+            ``precision`` of the rows of V that are kept.
+        precision: the share that ``"auto"`` requires.
+        score: the confidence: the top ``"probability"``, or its ``"margin"`` over the second.
+        hard: whether to train on the teacher's top class.
     """
 
     threshold: float | str = "auto"
@@ -109,11 +109,11 @@ def tuned_threshold(sure: np.ndarray, right: np.ndarray, precision: float) -> fl
 
 @dataclass(frozen=True)
 class ConfidentPruning(TargetMethod):
-    """Vanilla distillation without the rows that confident learning takes for mislabeled.
+    """Vanilla distillation without the rows that confident learning considers mislabeled.
 
-    Confident learning needs predictions of a classifier that has not seen these labels. Here that
-    is the student before its first epoch, trained on A alone. The rows to drop are chosen then,
-    once, and stay in the batches with weight 0.
+    Confident learning needs the predictions of a classifier that was not trained on these labels.
+    Here it is the student before its first epoch, which was pre-trained on A alone. The rows to
+    drop are determined then, once, and stay in the batches with weight 0.
     """
 
     hard: bool = False
@@ -203,18 +203,18 @@ def _shares(row: Int[np.ndarray, " L"], total: int) -> Int[np.ndarray, " L"]:
 
 @dataclass(frozen=True)
 class CutStat(TargetMethod):
-    """Vanilla distillation on the pool rows whose label agrees best with those around them.
+    """Vanilla distillation on the pool rows whose label agrees best with those of their neighbours.
 
-    A row's statistic compares how much of its neighbourhood, in the teacher's embedding, has
-    another label than it with how much would if labels were drawn at random; the lower, the more
-    its label can be trusted.
+    The statistic of a row compares how much of its neighbourhood, in the teacher's embedding, has
+    another label with how much would if labels were drawn at random. The lower it is, the more
+    reliable is the label.
 
     Args:
-        fraction: of the pool, the share with the lowest statistic that is kept.
-        neighbours: how many rows make a neighbourhood, the row itself among them.
-        among: neighbours are looked for among so many rows of the pool, drawn once; 0: all. The
-            time grows with this times the pool.
-        hard: train on the teacher's top class.
+        fraction: the share of the pool that is kept, with the lowest statistic.
+        neighbours: the number of rows in a neighbourhood, including the row itself.
+        among: neighbours are searched among this many rows of the pool, drawn once; 0 means all.
+            The time grows with this number times the size of the pool.
+        hard: whether to train on the teacher's top class.
     """
 
     fraction: float = 0.5
@@ -286,17 +286,18 @@ class Selection(NamedTuple):
 class UPS(Method):
     """Uncertainty-aware pseudo-label selection, once, from the teacher's statistics over views.
 
-    The loss is the mean cross-entropy of the positives (gold rows are among them) plus the mean
-    negative cross-entropy of the rows that only say what they are not; with ``binary``, one
-    binary cross-entropy over each row's selected classes. Both means are over a whole batch, so
-    several processes cannot share one; they can with ``binary``.
+    The loss is the mean cross-entropy of the positives, which include the gold rows, plus the mean
+    negative cross-entropy of the rows for which only some classes are excluded. With ``binary``, it
+    is one binary cross-entropy over each row's selected classes. Both means are over a whole batch,
+    so several processes cannot share a batch, except with ``binary``.
 
     Args:
-        positive_threshold, positive_std: a positive has a mean of at least this at temperature 1
-            and a deviation below that.
-        negative_threshold, negative_std: a negative class lies below both at temperature 2.
-        binary: the multi-label form of the loss.
-        balance: keep equally many positives of each class, those of least deviation.
+        positive_threshold, positive_std: a positive has at least this mean probability and less
+            than this deviation, at temperature 1.
+        negative_threshold, negative_std: a negative class is below both, at temperature 2.
+        binary: whether to use the multi-label form of the loss.
+        balance: whether to keep equally many positives of each class, those with the lowest
+            deviation.
     """
 
     positive_threshold: float = 0.7

@@ -72,7 +72,7 @@ REGISTRY: dict[str, type[Method]] = {}  # every method by its class name, a user
 
 @dataclass(frozen=True)
 class Method:
-    """Base of all methods, ours and yours.
+    """The base class of all methods, built-in and your own.
 
     A method is a frozen dataclass whose fields are all its settings. Every subclass registers
     itself under its class name, so that ``parse`` reads its repr back from text. A subclass must
@@ -88,13 +88,14 @@ class Method:
                 return weighted_mean(-(batch.values["target"] * unsure * log_f).sum(1), batch)
 
     By default ``prepare`` keeps every row and gives it the column ``target`` (n, L): one-hot at the
-    true class on gold rows, the teacher's probabilities on pool rows. Class attributes say what
-    the method needs (``needs``) and how each example is shown to the student (``views``), and
-    describe the method in the documents: ``formula``, ``reference``, ``unverified``, and the
-    paper's grids (``grid`` for CIFAR and CelebA, ``other_grids`` where other data sets differ).
+    true class on gold rows, the teacher's probabilities on pool rows. The class attributes
+    ``needs`` and ``views`` state what the method needs and how each example is shown to the
+    student. Others describe the method in the documentation: ``formula``, ``reference``,
+    ``unverified``, and the paper's grids (``grid`` for CIFAR and CelebA, ``other_grids`` for other
+    data sets).
 
-    The repr names a method in results rows and checkpoints and shows only the fields that differ
-    from their defaults. After changing a default, or the loss itself, train in another folder.
+    The repr names a method in results rows and checkpoints, and shows only the fields that differ
+    from their defaults. After changing a default, or the loss itself, use a new folder for the run.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({SOFT_LABELS})  # a wrapper adds its inner method's
@@ -140,7 +141,7 @@ class Method:
             self._check_type(f.name, f.type.__name__ if isinstance(f.type, type) else str(f.type))
 
     def noise(self) -> TeacherNoise | None:
-        """The unfitted noise model this method wants."""
+        """The unfitted noise model that this method needs, if any."""
         return None
 
     def relabel(self, rows: Rows, labels: TeacherLabels) -> TeacherLabels:
@@ -155,7 +156,7 @@ class Method:
         return columns
 
     def modules(self, student: StudentModel, columns: Columns) -> nn.Module | None:
-        """Trainable parts of the method itself; they join the student's optimizer."""
+        """Trainable modules of the method itself, which the student's optimizer also trains."""
         return None
 
     def loss(self, output: Output, batch: Batch, modules: Modules, progress: Tensor) -> Tensor:
@@ -166,11 +167,11 @@ class Method:
         raise TypeError(f"{type(self).__name__} does not implement loss()")
 
     def refresh_every(self) -> int:
-        """Call ``refresh`` before every n-th epoch (0-based epochs 0, n, 2n ...); 0: never."""
+        """The number n of epochs between calls of ``refresh`` (at epochs 0, n, 2n, ...), or 0."""
         return 0
 
     def refresh(self, student_probs: Tensor, val_probs: Tensor, columns: Columns) -> None:
-        """Write ``columns.weight`` anew, in place, from the student's current predictions.
+        """Update ``columns.weight`` in place, from the student's current predictions.
 
         All of it, because a wrapper may have changed it; and nothing else, because checkpoints
         keep no other column.
@@ -258,7 +259,7 @@ class TargetMethod(Method, register=False):
 
 
 class PlainMethod(TargetMethod, register=False):
-    """A base loss against the target and nothing else, so it can stand in ``SLaM(base=...)``."""
+    """A base loss against the target and nothing else, so it can be used in ``SLaM(base=...)``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -266,7 +267,7 @@ class PlainMethod(TargetMethod, register=False):
 
 
 class Wrapper(Method, register=False):
-    """Holds an inner method and passes everything on to it; a subclass changes one thing."""
+    """Holds an inner method and forwards everything to it; subclasses change one thing."""
 
     @property
     def wrapped(self) -> Method:
@@ -313,7 +314,7 @@ class Wrapper(Method, register=False):
 
 
 def inner_methods(method: Method) -> Iterator[Method]:
-    """The method itself, its inner method, and so on inwards."""
+    """The method itself, its inner method, and so on."""
     yield method
     while isinstance(method, Wrapper):
         method = method.wrapped
@@ -322,7 +323,7 @@ def inner_methods(method: Method) -> Iterator[Method]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A method ready to train: its columns, and what was fitted on the way, to be looked at."""
+    """A method ready to train: its columns, and what was fitted to make them."""
 
     columns: Columns
     noise: TeacherNoise | None
@@ -330,7 +331,7 @@ class Prepared:
 
 
 def fit_and_prepare(method: Method, rows: Rows, labels: TeacherLabels | None) -> Prepared:
-    """Check what the method needs, relabel, fit its noise model on V and make its columns."""
+    """Check the method's requirements, relabel, fit its noise model on V and make its columns."""
     check_store(method, labels)
     if labels is not None:
         if labels.num_classes != rows.classes:
@@ -358,7 +359,7 @@ def check_classes(method: Method, classes: int) -> None:
 
 
 def check_store(method: Method, labels: TeacherLabels | None) -> None:
-    """Refuse, in one sentence, a store that lacks what the method needs."""
+    """Raise an error if the store lacks what the method needs."""
     if labels is None and SOFT_LABELS in method.needs:
         raise InputError(
             f"{method!r} needs teacher labels, and none were given; make them with "

@@ -31,8 +31,8 @@ from noisyteacher.methods.method import Grid, Method, PlainMethod
 class GoldOnly(Method):
     """Cross-entropy on A and V, for as many optimizer steps as vanilla distillation takes.
 
-    The baseline that any use of the teacher must beat. ``use_val=False`` leaves V out: the student
-    of A alone.
+    This is the baseline that a method with a teacher must beat. ``use_val=False`` trains on A
+    alone.
     """
 
     use_val: bool = True
@@ -63,7 +63,7 @@ class Vanilla(PlainMethod):
 
 @dataclass(frozen=True)
 class TaylorCE(PlainMethod):
-    """The first ``order`` terms of the Taylor series of cross-entropy: wrong labels pull less.
+    """The first ``order`` terms of the Taylor series of cross-entropy: wrong labels count less.
 
     It is also a base loss: ``SLaM(base=TaylorCE(2))``.
     """
@@ -85,7 +85,7 @@ class TaylorCE(PlainMethod):
 
 @dataclass(frozen=True)
 class PolyLoss(PlainMethod):
-    """Poly-1: cross-entropy with another weight on its first polynomial term.
+    """Poly-1: cross-entropy with a different weight of its first polynomial term.
 
     It is also a base loss: ``SLaM(base=PolyLoss(2.0))``, printed as ``Poly1(2.0)``.
     """
@@ -124,17 +124,17 @@ class GCE(PlainMethod):
 
 @dataclass(frozen=True)
 class SelfTraining(GoldOnly):
-    """Gold labels, then the student's own labels of the pool rows that it is sure of.
+    """Train on the gold labels, then also on the student's own confident labels of pool rows.
 
-    The student is solved on the gold rows, labels every pool row whose top class has a probability
-    of at least ``threshold``, and is solved again with these rows, until no row is added or
-    ``rounds`` are done. It asks no teacher. Linear students alone are trained like this;
+    The student is trained on the gold rows, labels every pool row whose top class has a probability
+    of at least ``threshold``, and is trained again with these rows, until no row is added or
+    ``rounds`` are done. It needs no teacher, and is only available for linear students;
     ``Consistency(None)`` is its counterpart for networks.
 
-    With ``align``, probabilities are first multiplied by the shares of the classes among the gold
-    rows over the mean probabilities of the pool rows. A student of few gold rows is sure of its
-    favorite class first, and would otherwise give most of the pool to it. This expects a pool with
-    the class shares of the gold rows; without it, the method is scikit-learn's
+    With ``align``, the probabilities are first multiplied by the class shares of the gold rows and
+    divided by the mean probabilities over the pool. Otherwise a student of few gold rows, which is
+    sure of its most frequent class first, would give most of the pool to that class. This assumes
+    that gold rows and pool have similar class shares. Without it, the method is scikit-learn's
     ``SelfTrainingClassifier``.
     """
 

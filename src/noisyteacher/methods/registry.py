@@ -27,11 +27,11 @@ ALL_METHODS: tuple[type[Method], ...] = tuple(
 
 
 def parse(text: str) -> Method:
-    """The method that a text such as ``Consistency(inner=SLaM(hard=True))`` names.
+    """The method with this repr, such as ``Consistency(inner=SLaM(hard=True))``.
 
-    Names of methods, a user's own too once its class is defined, and of base losses, numbers,
-    strings, True, False, None and tuples of these are understood, and nothing else: text is never
-    run. ``SLaM`` alone is short for ``SLaM()``.
+    The text may contain names of methods, including your own once their class is defined, names of
+    base losses, numbers, strings, True, False, None and tuples of these, and nothing else: it is
+    never run as code. ``SLaM`` is short for ``SLaM()``.
     """
     # Keyed by the classes too: a class that is defined later, or again, changes what text means.
     return _parse(text, (*REGISTRY.values(), *BaseLoss.__subclasses__()))

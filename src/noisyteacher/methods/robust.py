@@ -37,7 +37,7 @@ SMALLEST_LOSS = 1e-7
 
 @dataclass(frozen=True)
 class SymmetricCE(TargetMethod):
-    """Symmetric cross-entropy: the usual one, plus the one with label and prediction exchanged.
+    """Symmetric cross-entropy: cross-entropy, plus that with label and prediction exchanged.
 
     Its authors use (alpha, beta) = (0.1, 1) on CIFAR-10 and (6, 1) on CIFAR-100.
     """
@@ -64,14 +64,15 @@ class SymmetricCE(TargetMethod):
 
 @dataclass(frozen=True)
 class TruncatedGCE(TargetMethod):
-    """Generalized cross-entropy, from ``start`` on without the rows whose label is improbable.
+    """Generalized cross-entropy that leaves out rows with an improbable label, after ``start``.
 
     Args:
         q: as in ``GCE``.
-        threshold: a pool row is left out while its label has this probability or less.
-        start: the share of training before anything is left out (40 of 120 epochs in the
-            reference).
-        hard: train on the teacher's top class; the label that is looked at is always that.
+        threshold: a pool row is left out while the student gives its label this probability or
+            less.
+        start: the share of training before rows are left out (40 of 120 epochs in the reference).
+        hard: whether to train on the teacher's top class; rows are left out by this class in any
+            case.
     """
 
     q: float = 0.7
@@ -82,7 +83,7 @@ class TruncatedGCE(TargetMethod):
     formula: ClassVar[str] = "1{f_top > τ} Σ_j ys_j (1 − f_j^q) / q"
     reference: ClassVar[str] = "Zhang & Sabuncu 2018"
     unverified: ClassVar[str] = (
-        "soft labels; rows are judged at every step, every tenth epoch in the reference"
+        "soft labels; rows are left out at every step, every tenth epoch in the reference"
     )
     grid: ClassVar[Grid] = {"threshold": (0.1, 0.3, 0.5)}
 
@@ -113,7 +114,8 @@ class ForwardCorrection(TargetMethod):
     """Cross-entropy between the teacher's label and the student's prediction times T, on the pool.
 
     Row i of T is the mean teacher label over the rows of V whose true class is i, with
-    ``smoothing`` pseudo-rows spread evenly over the classes: V may have few rows of a class.
+    ``smoothing`` pseudo-rows that are spread evenly over the classes, because V may have few rows
+    of a class.
     """
 
     smoothing: float = 1.0
@@ -137,7 +139,7 @@ class ForwardCorrection(TargetMethod):
         return columns
 
     def transition(self, val_target: Tensor, val_y: Tensor) -> Tensor:
-        """(L, L): row i is the mean label of the teacher where the truth is i."""
+        """(L, L): row i is the mean label of the teacher if the true class is i."""
         classes = val_target.shape[1]
         truth = one_hot(val_y, classes)
         total = truth.sum(0) + self.smoothing
@@ -156,9 +158,9 @@ class ForwardCorrection(TargetMethod):
 
 @dataclass(frozen=True)
 class PartialLabels(TargetMethod):
-    """Cross-entropy with equal shares on the teacher's ``top`` first classes.
+    """Cross-entropy with equal weights on the teacher's ``top`` most likely classes.
 
-    The label says only that the truth is one of them.
+    Such a label states only that the true class is one of them.
     """
 
     top: int = 2
@@ -192,17 +194,19 @@ class PartialLabels(TargetMethod):
 
 @dataclass(frozen=True)
 class Weighted(TargetMethod):
-    """Cross-entropy with weight 1 / mean of R = ℓ(teacher, f) / ℓ(truth, f) over like rows of V.
+    """Cross-entropy with weight 1 / mean of R = ℓ(teacher, f) / ℓ(truth, f) over similar rows of V.
 
-    With hard labels that mean is 1 + p (d − 1): p the teacher's error rate among the neighbours,
-    d the distortion, averaged over the wrong ones. Like rows are the nearest in (teacher margin,
-    student margin).
+    With hard labels that mean is 1 + p (d − 1): p is the teacher's error rate among the neighbours,
+    and d is the distortion, averaged over those on which the teacher is wrong. Similar rows are the
+    nearest in (teacher margin, student margin).
 
     Args:
-        every: renew the weights every so many epochs; 0: once, before the first.
-        neighbours: how many rows of V to average over; 0: half the root of their number.
-        max_weight: weights are cut off here; 1 only ever weighs down.
-        hard: train and weigh with the teacher's top class.
+        every: the number of epochs between updates of the weights; 0 computes them once, before the
+            first.
+        neighbours: the number of rows of V to average over; 0 is half the square root of their
+            number.
+        max_weight: the largest weight; with 1, weights can only be reduced.
+        hard: whether to use the teacher's top class for training and for the weights.
     """
 
     every: int = 25

@@ -29,20 +29,21 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class SLaM(TargetMethod):
-    """Student-label mixing: the less a label is trusted, the less it pulls.
+    """Student-label mixing: the less reliable a label is, the less it influences the student.
 
-    A label whose alpha is low enough says nothing about which class of its shortlist is right. That
-    point is alpha = 1/2 with "sum" (where such a label still pulls towards its shortlist) and with
-    "none", whatever k is, and alpha = 1/k with "k-1"; below it the label pushes its own class away.
-    Hence the default ``lower_bound`` of 0.5, and ``"1/k"``, which goes with "k-1" alone.
+    A label whose alpha is low enough does not tell which class of its shortlist is right. For "sum"
+    and "none" this point is alpha = 1/2 for any k (with "sum", such a label still favors its
+    shortlist), and for "k-1" it is alpha = 1/k. Below it, a label pushes the student away from its
+    own class. This is why the default ``lower_bound`` is 0.5; ``"1/k"`` can only be used with
+    "k-1".
 
     Args:
         base: the loss on the mix: ``"ce"``, ``"taylor_ce"``, ``"poly1"``, a base loss of
             ``losses``, or a method that is one, as in ``SLaM(base=TaylorCE(2))``.
         normalize: the form of the mix, ``"sum"``, ``"none"`` or ``"k-1"``.
-        hard: train on the teacher's top class; alpha, k and the shortlist still come from its
-            probabilities.
-        lower_bound, k, threshold, metric, per_class, level: those of ``TeacherNoise``.
+        hard: whether to train on the teacher's top class; alpha, k and the shortlist are still
+            computed from its probabilities.
+        lower_bound, k, threshold, metric, per_class, level: as in ``TeacherNoise``.
     """
 
     base: BaseLoss | PlainMethod | str = "ce"
@@ -71,9 +72,9 @@ class SLaM(TargetMethod):
         check_normalize(self.normalize)
         if self.lower_bound == ONE_OVER_K and self.normalize != "k-1":
             raise InputError(
-                f'SLaM: lower_bound="{ONE_OVER_K}" goes with normalize="k-1", not with '
-                f"{self.normalize!r}, in which labels with an alpha below 0.5 push their own class "
-                "away."
+                f'SLaM: lower_bound="{ONE_OVER_K}" needs normalize="k-1"; with '
+                f"{self.normalize!r}, labels with an alpha below 0.5 would push the student away "
+                "from their own class."
             )
         # How lower_bound goes with threshold is seen at fit: a grid sets one field at a time.
         check_each_setting(

@@ -54,11 +54,11 @@ _TEMPERATURES = (0.01, 0.1, 0.5, 0.8, 1.0, 2.0, 5.0, 10.0, 100.0)
 
 @dataclass(frozen=True)
 class Fidelity(Wrapper):
-    """Weight exp(−β ū(x)) on pool rows, around any method.
+    """Gives pool rows the weight exp(−β ū(x)), for any inner method.
 
     u is the variance of the teacher's probabilities over views, averaged over classes, and ū is u
     divided by its ``normalizer`` over the pool. The paper divides by the ``"sum"``, which makes
-    every weight of a large pool practically 1; hence ``"mean"``.
+    every weight in a large pool practically 1; the default is therefore the ``"mean"``.
     """
 
     beta: float
@@ -106,16 +106,16 @@ class Fidelity(Wrapper):
 
 @dataclass(frozen=True)
 class Temperature(Wrapper):
-    """Divide the student's logits, and the teacher's, by t_a on gold rows and t_b on pool rows.
+    """Divides the logits of student and teacher by t_a on gold rows and by t_b on pool rows.
 
-    Trust and shortlists come from the labels as they are, at temperature 1. One-hot targets stay
-    one-hot. The student is evaluated at temperature 1.
+    alpha and shortlists come from the labels at temperature 1. One-hot targets stay one-hot. The
+    student is evaluated at temperature 1.
 
     Args:
         t_a, t_b: the temperatures of gold and pool rows.
-        squared: multiply each row's loss by its squared temperature, as Hinton does.
-        a_target: what gold rows aim at, the ``"true"`` label or the ``"teacher"``'s tempered one
-            (then the teacher must have labeled A and V too).
+        squared: whether to multiply each row's loss by its squared temperature, as Hinton does.
+        a_target: the target of gold rows: the ``"true"`` label, or the ``"teacher"``'s label at
+            t_a, for which the teacher must have labeled A and V too.
     """
 
     t_a: float
@@ -168,7 +168,7 @@ class Temperature(Wrapper):
             found = labels.take(rows.ids[columns.index[gold].numpy()])
         except MissingIdsError as error:
             raise MissingIdsError(
-                f"{self!r} wants the teacher's labels of gold rows too, but there are "
+                f"{self!r} needs the teacher's labels of gold rows too, but there are "
                 f'{str(error).rstrip(".")}: label A as well, or take a_target="true".'
             ) from error
         if "target" in values:
@@ -192,10 +192,10 @@ class Temperature(Wrapper):
 
 @dataclass(frozen=True)
 class Calibrated(Wrapper):
-    """Replaces the teacher's labels by ones calibrated on V, before any other method sees them.
+    """Replaces the teacher's labels by labels calibrated on V, before the inner method uses them.
 
-    A temperature is fitted by log-loss and, where V has at least 50 rows of every class, a bias
-    per class. The inner method's noise model is fitted on the calibrated labels.
+    A temperature is fitted by log-loss and, if V has at least 50 rows of every class, a bias per
+    class. The inner method's noise model is fitted on the calibrated labels.
     """
 
     inner: Method = Vanilla()  # noqa: RUF009  frozen
@@ -253,9 +253,9 @@ def _temper_stored(labels: TeacherLabels, temperature: float) -> TeacherLabels:
 class Consistency(Wrapper):
     """Adds cross-entropy of the strong view with the student's prediction on the weak view.
 
-    Pool rows take part where that prediction is at least ``threshold`` sure; gold rows always,
-    with their true class. Goes around any method, always as the outermost one. ``inner=None`` is
-    the rival without a teacher: gold labels, the pool, two views.
+    Pool rows are used if the probability of that prediction is at least ``threshold``; gold rows
+    are always used, with their true class. It can wrap any method, and is always outermost.
+    ``inner=None`` is the version without a teacher: gold labels, the pool, two views.
     """
 
     inner: Method | None = SLaM()  # noqa: RUF009  frozen

@@ -36,7 +36,7 @@ _CUSTOM = CustomModel.__name__
 
 
 def as_spec(model: ModelLike) -> ModelSpec:
-    """Settings as they are; a module, or a function that makes one, as ``CustomModel``."""
+    """Return settings unchanged, and a module, or a function that makes one, as ``CustomModel``."""
     if isinstance(model, CustomModel) or type(model) in SPECS.values():
         return model  # type: ignore[return-value]  # all of these are settings
     if isinstance(model, nn.Module):
@@ -53,9 +53,9 @@ def as_spec(model: ModelLike) -> ModelSpec:
 
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:
-    """Settings as a dict that JSON can hold: ``{"model": "ResNetCifar", "depth": 56, ...}``.
+    """Settings as a dict for JSON: ``{"model": "ResNetCifar", "depth": 56, ...}``.
 
-    Of a network of the user's own it holds the name, for readers; its code is never saved.
+    For a network of your own it contains the name, for information only; its code is never saved.
     """
     if isinstance(spec, CustomModel):
         return {
@@ -75,10 +75,10 @@ def to_config(spec: ModelSpec) -> dict[str, Any]:
 
 
 def from_config(config: Mapping[str, Any], custom: ModelLike | None = None) -> ModelSpec:
-    """The settings that ``to_config`` wrote; anything unknown, missing or wrong is refused.
+    """The settings that ``to_config`` wrote. Unknown, missing or invalid entries are an error.
 
-    ``custom`` is the network itself where the config only names one of the user's own; nothing is
-    ever imported by that name.
+    ``custom`` is the network itself if the config only has the name of a network of your own;
+    nothing is ever imported by that name.
     """
     if not isinstance(config, Mapping):
         raise InputError(f"A model's config must be a dict, not {config!r}.")

@@ -22,17 +22,17 @@ Factory = Callable[[], nn.Module]
 
 @dataclass(frozen=True, repr=False)
 class CustomModel(ModelSpec):
-    """A network of your own: a torch module, or a function without arguments that makes one.
+    """A network of your own: a torch module, or a function without arguments that returns one.
 
-    The network maps a batch to logits (b, classes), as a tensor or as an object that has
-    ``logits``, as Hugging Face's models return it. A batch is normalized images (b, 3, H, W),
-    standardized rows of a table (b, d), or TF-IDF rows (b, ``words``) of texts; with
-    ``words=None``, texts come as two arguments, token ids and attention mask (b, t).
+    The network maps a batch to logits (b, classes), as a tensor or as an object with the attribute
+    ``logits``, like those that Hugging Face's models return. A batch is normalized images
+    (b, 3, H, W), standardized rows of a table (b, d), or TF-IDF rows (b, ``words``) of texts. With
+    ``words=None``, texts are passed as two arguments, token ids and attention mask (b, t).
 
-    Training starts from a copy of the weights that the module carries. What a function draws at
-    random it draws from torch's generator, with the seed of each student. For methods that need
-    the student's embedding the network has ``embed(batch)`` -> (b, d), and may have
-    ``classify(embedding)``, which saves a second pass.
+    Training starts from a copy of the module's weights. A function draws its weights from torch's
+    random generator, which is seeded for each student. For methods that need the student's
+    embedding, the network has ``embed(batch)`` -> (b, d), and may have ``classify(embedding)``,
+    which saves a second pass.
     """
 
     source: nn.Module | Factory
@@ -51,7 +51,7 @@ class CustomModel(ModelSpec):
 
     @property
     def name(self) -> str:
-        """Where the network comes from, as ``my_models:net``; for readers only."""
+        """Where the network comes from, as ``my_models:net``; for information only."""
         named = self.source.func if isinstance(self.source, partial) else self.source
         if isinstance(named, nn.Module) or not hasattr(named, "__qualname__"):
             named = type(named)
@@ -105,7 +105,7 @@ class CustomModel(ModelSpec):
 
 
 class CustomNetwork(Network):
-    """The user's ``module`` as the engine calls it; its weights bear the module's own names."""
+    """The user's ``module`` with the interface that training uses; its weights keep their names."""
 
     module: nn.Module
 
@@ -147,7 +147,7 @@ class CustomNetwork(Network):
         return self.module.load_state_dict(*args, **kwargs)
 
     def check(self, x: Any, *, embedding_for: str | None = None, training: bool = False) -> None:
-        """Refuse, in one sentence, a network that cannot be trained on batches such as ``x``.
+        """Raise an error if the network cannot be trained on batches such as ``x``.
 
         ``embedding_for`` is what needs its embedding, if anything does. ``training`` tries the
         network in training mode too, which may change its running statistics.

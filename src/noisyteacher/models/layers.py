@@ -108,8 +108,8 @@ def he_normal_(model: nn.Module) -> None:
 class NormAct(nn.BatchNorm2d):
     """``act(bn(x) + residual)`` over (b, C, H, W), with the state-dict names of BatchNorm2d.
 
-    In training on a GPU, for channels_last tensors and float32 weights, two Triton kernels each way
-    do it all; everywhere else, and with ``NormAct.fused = False``, plain PyTorch does it.
+    When training on a GPU, with channels_last tensors and float32 weights, two Triton kernels in
+    each direction compute it; otherwise, and with ``NormAct.fused = False``, plain PyTorch does.
     ``nn.SyncBatchNorm.convert_sync_batchnorm`` would drop the activation: use ``synchronize``.
     """
 
@@ -167,7 +167,7 @@ class SyncNormAct(nn.SyncBatchNorm):
 
 
 def synchronize(model: nn.Module) -> None:
-    """Let every batch norm inside ``model`` use the statistics of all processes, in place."""
+    """Make every batch norm inside ``model`` use the statistics of all processes, in place."""
     for name, child in model.named_children():
         if isinstance(child, NormAct):
             setattr(model, name, SyncNormAct(child))

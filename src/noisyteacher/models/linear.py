@@ -55,7 +55,7 @@ class _Layered(_Flat):
 class Linear(_Flat):
     """Settings of a logistic regression on tables (b, features); weights start at zero.
 
-    Its embedding is the table row itself.
+    Its embedding is the row of the table itself.
     """
 
     def build(self) -> Network:

@@ -72,7 +72,7 @@ class MobileNet(ModelSpec):
             )
 
     def channels(self, filters: int) -> int:
-        """How many channels a layer of ``filters`` has at this width."""
+        """The number of channels, at this width, of a layer of ``filters``."""
         return int(filters * self.width)
 
     def build(self) -> Network:

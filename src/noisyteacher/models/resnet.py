@@ -56,7 +56,7 @@ class ResNetCifar(ModelSpec):
 
     @property
     def keras(self) -> bool:
-        """Whether the layers are laid out as in Keras's example."""
+        """Whether the layers are arranged as in Keras's example."""
         return self.version == 2 or self.layout == "keras"
 
     @property

@@ -14,10 +14,10 @@ from noisyteacher.core.errors import InputError
 
 
 class Network(nn.Module):
-    """A classifier that gives its logits and, on request, its penultimate embedding.
+    """A classifier that returns logits and, on request, the embedding of its penultimate layer.
 
-    Inputs are images (b, 3, H, W), tables (b, d), or the pair of tensors the model's settings
-    name. ``forward(x)`` is ``classify(embed(x))``.
+    Inputs are images (b, 3, H, W), tables (b, d), or the pair of tensors described by the model's
+    settings. ``forward(x)`` is ``classify(embed(x))``.
     """
 
     spec: ModelSpec
@@ -32,7 +32,7 @@ class Network(nn.Module):
         self.embedding_dim = embedding_dim
 
     def embed(self, x: Any) -> Tensor:
-        """(b, embedding_dim): what the last linear layer reads, before any dropout."""
+        """(b, embedding_dim): the input of the last linear layer, before any dropout."""
         raise TypeError(f"{type(self).__name__} does not implement embed()")
 
     def classify(self, embedding: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class Network(nn.Module):
 def embed_and_classify(network: Network, x: Any) -> tuple[Tensor, Tensor]:
     """The embedding (b, d) and the logits (b, L) of a batch.
 
-    One pass, except for a network of the user's own that cannot classify embeddings.
+    This takes one pass, except for a network of the user's own that cannot classify embeddings.
     """
     embedding = network.embed(x)
     if getattr(network, "classifies_embeddings", True):
@@ -57,7 +57,7 @@ def embed_and_classify(network: Network, x: Any) -> tuple[Tensor, Tensor]:
 
 
 class ModelSpec(ABC):
-    """The settings of one architecture; a subclass is a frozen dataclass that JSON can hold."""
+    """The settings of an architecture; subclasses are frozen dataclasses that fit into JSON."""
 
     classes: int
 

@@ -25,10 +25,10 @@ class TextEncoder(ModelSpec):
     """Settings of a Hugging Face sequence classifier; a batch is (input_ids, attention_mask).
 
     ``path_or_name`` is a local folder or a name on the hub, such as "albert-base-v2".
-    ``pretrained=False`` takes only its architecture. ``config`` is the architecture itself, as
-    Hugging Face's ``config.json`` has it, for a network with fresh weights and nothing to
-    download. The ``spec`` of a built network holds its ``config``, so that a saved student can
-    be rebuilt anywhere and its weights loaded.
+    ``pretrained=False`` uses only its architecture. ``config`` is the architecture itself, with the
+    contents of Hugging Face's ``config.json``, for a network with fresh weights without any
+    download. The ``spec`` of a built network has its ``config``, so that a saved student can be
+    rebuilt anywhere and its weights loaded.
     """
 
     path_or_name: str

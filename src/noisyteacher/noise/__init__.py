@@ -1,4 +1,4 @@
-"""How far to trust the teacher: margins, step isotonic regression, alpha(x) and k(x)."""
+"""The noise model of a teacher: margins, step isotonic regression, alpha(x) and k(x)."""
 
 from noisyteacher.noise.covariates import confidence, entropy, margin
 from noisyteacher.noise.isotonic import (

@@ -41,7 +41,7 @@ ALL_ROWS = slice(None)
 def confidence(
     labels_or_probs: LabelsOrProbs, k: int = 1, metric: str = "margin"
 ) -> np.ndarray | Tensor:
-    """What the noise model looks at: margin_k or -H_k of each row; higher means more trust.
+    """The covariate of the noise model: margin_k or -H_k of each row; higher is more confident.
 
     Args:
         labels_or_probs: TeacherLabels, or dense probabilities of shape (n, L).

@@ -51,8 +51,8 @@ def fit_step_isotonic(
     Args:
         x: covariates, shape (n,), in any order; equal ones are merged by their weighted mean.
         y: responses, shape (n,).
-        weight: positive weights, shape (n,); all 1 when left out.
-        lower_bound, upper_bound: the fitted values stay within these.
+        weight: positive weights, shape (n,); by default 1.
+        lower_bound, upper_bound: bounds of the fitted values.
 
     Returns:
         One knot for each distinct covariate, and the fitted value there.
@@ -68,7 +68,7 @@ def fit_step_isotonic(
 
 
 def step_value(curve: StepCurve, query: ArrayLike) -> np.ndarray:
-    """The curve's value at each query: the one at the smallest knot >= query, else the last.
+    """The value of a step curve at each query: at the smallest knot >= query, else at the last.
 
     Args:
         curve: knots and values, each of shape (m,).
@@ -85,7 +85,7 @@ class StepIsotonic(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
     """The estimator form of :func:`fit_step_isotonic` and :func:`step_value`.
 
     Args:
-        lower_bound, upper_bound: the fitted values stay within these.
+        lower_bound, upper_bound: bounds of the fitted values.
 
     After ``fit``: ``knots_`` and ``values_``, each of shape (m,), float64.
     """
@@ -218,7 +218,7 @@ def size_for_level(rank: Int[np.ndarray, " n"], stored: int, level: float) -> in
 
 @dataclass(frozen=True)
 class Curves:
-    """The alpha curve and the cuts of k(x), from ``n`` examples of V."""
+    """The alpha curve and the cuts of k(x), fitted on ``n`` examples of V."""
 
     alpha_curve: StepIsotonic
     cuts: np.ndarray | None  # cuts[k-1] is c_k; it ends at the first ALWAYS; None unless k="auto"

@@ -16,7 +16,7 @@ from noisyteacher.noise.isotonic import ALWAYS, NEVER, first_passed
 
 @dataclass(frozen=True, repr=False)
 class Trust:
-    """How far each teacher label can be trusted; torch when the labels were torch, else NumPy."""
+    """alpha(x) and k(x) of teacher labels; torch if the labels were torch, otherwise NumPy."""
 
     alpha: np.ndarray | Tensor  # (n,) float32: the chance that the teacher's top class is right
     k: np.ndarray | Tensor  # (n,) int64: how many of its top classes hold the truth, from 2 to L
@@ -37,13 +37,13 @@ class Trust:
 
     @property
     def share_at_lower_bound(self) -> float:
-        """The share of rows whose alpha is the lower bound; SLaM mostly ignores these at 0.5."""
+        """The share of rows whose alpha is the lower bound; at 0.5, SLaM mostly ignores these."""
         alpha = np.asarray(self.alpha.cpu() if isinstance(self.alpha, Tensor) else self.alpha)
         return float((alpha <= np.float32(self.lower_bound)).mean()) if len(self) else 0.0
 
     @property
     def unreachable_share(self) -> float:
-        """The share of rows with k = L because k(x) lay beyond the stored probabilities."""
+        """The share of rows with k = L because k(x) exceeds the number of stored probabilities."""
         return self.unreachable / len(self) if len(self) else 0.0
 
 

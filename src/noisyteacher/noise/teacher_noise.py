@@ -42,31 +42,34 @@ MIN_CLASS_ROWS = 50
 
 
 class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """alpha(x) and k(x) of a teacher, from its labels on a validation set it never saw.
+    """The noise model of a teacher: alpha(x) and k(x), fitted on a validation set V.
+
+    alpha(x) is the probability that the teacher's top class is right, and k(x) is the size of the
+    shortlist that contains the true class. V are gold rows that the teacher was not trained on.
 
     Args:
-        lower_bound: alpha is never below this (nor below 0.001). ``"1/k"`` is a bound for each
-            row, 1 / k(x): what its top class would have if all of its shortlist were equally
-            likely.
+        lower_bound: the lowest value of alpha (which is never below 0.001). ``"1/k"`` means 1 /
+            k(x) for each row: the alpha of a label whose shortlist is equally likely throughout.
         k: the shortlist size: an int for all examples; "level" for the smallest one (at least 2)
             whose top-k accuracy on V reaches ``level``; "auto" for one per example, the smallest
             whose accuracy alpha_k(x) reaches ``threshold``.
         threshold: the accuracy that a shortlist must reach with ``k="auto"``.
-        metric: what the fits look at, "margin" or "entropy".
-        per_class: fit curves and cuts for each class the teacher predicts on at least 50 rows of
-            V; the pooled ones serve the other classes. A fixed or level k stays pooled.
-        level: the top-k accuracy on V that ``k="level"`` asks for.
+        metric: the covariate of the fits, "margin" or "entropy".
+        per_class: whether to fit separate curves and cuts for each class that the teacher predicts
+            on at least 50 rows of V. The other classes use the pooled ones. A fixed or level k is
+            always pooled.
+        level: the top-k accuracy on V that ``k="level"`` requires.
 
     After ``fit``:
         alpha_curve_: the pooled alpha curve (``alpha_curve_.knots_``, ``alpha_curve_.values_``).
-        cuts_: the pooled cuts, float64; ``cuts_[k-1]`` is the covariate that alpha_k needs to be
-            above, -inf for always, +inf for never; None unless ``k="auto"``. They end at the first
-            -inf, as later ones are never looked at.
+        cuts_: the pooled cuts, float64; ``cuts_[k-1]`` is the value that the covariate of alpha_k
+            must exceed, -inf for always, +inf for never; None unless ``k="auto"``. They end at
+            the first -inf, because later ones are never used.
         by_class_: class -> Curves (``alpha_curve``, ``cuts``, ``n``); empty unless ``per_class``.
         k_: the shortlist size for all examples; None with ``k="auto"``.
         n_val_: the number of rows of V.
         num_classes_: L.
-        classes_: the classes' names; None where the labels had none.
+        classes_: the names of the classes; None if the labels had none.
     """
 
     alpha_curve_: StepIsotonic
@@ -94,10 +97,10 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         self.level = level
 
     def fit(self, labels_or_probs: LabelsOrProbs, y: ArrayLike | Tensor) -> TeacherNoise:
-        """Learn alpha(x) and k(x) on V.
+        """Fit alpha(x) and k(x) on V.
 
         Args:
-            labels_or_probs: what the teacher said on V: TeacherLabels, or probabilities (n, L).
+            labels_or_probs: the teacher's labels of V: TeacherLabels, or probabilities (n, L).
             y: the true classes, (n,): numbers, or names where ``labels_or_probs`` has names.
         """
         check_settings(**self.get_params())
@@ -119,7 +122,7 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         return self._set(Learned(rows.num_classes, rows.classes, k, pooled, by_class))
 
     def predict(self, labels_or_probs: LabelsOrProbs) -> Trust:
-        """Say how far each label of a pool can be trusted.
+        """Predict alpha(x) and k(x) for each label.
 
         Args:
             labels_or_probs: TeacherLabels (answered in NumPy), or dense probabilities (n, L).
@@ -193,7 +196,8 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         if size is None:
             warn(
                 f"The teacher's top-{rows.stored} accuracy on V stays below the level "
-                f"{self.level}, and no more is stored: k is {rows.num_classes}, all classes.",
+                f"{self.level}, and no more classes are stored, so k is {rows.num_classes}, the "
+                "number of classes.",
             )
             return rows.num_classes
         return size
@@ -209,8 +213,8 @@ class TeacherNoise(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         unreachable = int(((pool.size == 0) & ~decided).sum())
         if unreachable:
             warn(
-                f"k(x) of {unreachable / len(rows):.1%} of the rows is not reached within the "
-                f"stored probabilities: they get k = {rows.num_classes}, all classes.",
+                f"For {unreachable / len(rows):.1%} of the rows, k(x) exceeds the number of stored "
+                f"probabilities; they get k = {rows.num_classes}, the number of classes.",
             )
         return k, unreachable
 

@@ -1,4 +1,4 @@
-"""The user's whole way: from stored teacher labels to a finished student."""
+"""Distillation from files: from stored teacher labels to a finished student."""
 
 from noisyteacher.data import read_examples
 from noisyteacher.io.user_tables import FileOptions

@@ -61,51 +61,55 @@ def distill(
     seed: int = 0,
     quiet: bool = True,
 ) -> Student:
-    """Train a student on gold labels and a teacher's labels of the pool.
+    """Train a student on gold labels and on a teacher's labels of the pool.
 
-    Students without the teacher are always trained too, and ``student.about["verdict"]`` says
-    whether the teacher was worth it. A linear student (texts, unless asked otherwise) is a blend of
-    several: all gold rows measure the teacher, train and, in folds, judge. Of networks one is
-    chosen on a held-out fifth of the gold rows, then trained again on all of them.
+    Students are always trained without the teacher too, and ``student.about["verdict"]`` says
+    whether the teacher's labels helped. Linear students (the default for texts) are averaged with
+    weights; by cross-validation, all gold rows are used to measure the teacher, to train and to
+    compare students. If students are networks, one of them is chosen on a held-out fifth of the
+    gold rows and trained again on all of them.
 
     Args:
-        student: "auto", "linear", "mlp", "resnet20", ..., a Hugging Face encoder's name or folder,
-            the settings of a model, or a network of your own: a torch module, whose weights are
-            where training starts, or a function without arguments that makes one
-            (``models.CustomModel`` says what it must read and return).
+        student: "auto", "linear", "mlp", "resnet20", ..., the name or folder of a Hugging Face
+            encoder, the settings of a model, or a network of your own: a torch module, from whose
+            weights training starts, or a function without arguments that returns one
+            (``models.CustomModel`` describes its inputs and outputs).
         gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. ``val``
-            holds rows that the teacher never saw: give it if the teacher was trained on gold rows.
-            ``selection`` rows judge students and are never trained on. Test examples take no part
-            in any choice.
+            are rows that the teacher was not trained on; they are needed if it was trained on gold
+            rows. ``selection`` rows are used to compare students and never trained on. Test
+            examples are not used for any choice.
         pool: a path, a dataset or (ids, inputs).
-        labels: teacher labels of the pool and of the gold rows (or of ``val``): labels, a store,
-            a file of probabilities, or an array with a row for each gold, then each pool example
-            (then each of ``val``, where given); or several of these.
-        method: one or several, tried instead of the defaults.
-        classes: names of the columns of an array of probabilities.
+        labels: the teacher's labels of the pool and of the gold rows (or of ``val``):
+            TeacherLabels, a label store, a file of probabilities, or an array with one row for each
+            gold example, then for each pool example (then for each one of ``val``, if given); or
+            several of these.
+        method: one or several methods to train instead of the default ones.
+        classes: the names of the columns of an array of probabilities.
         logits: whether the numbers in an array or a file of labels are logits.
-        compare, quick, generations: try more methods, fewer, or students of students (which need
-            ``val`` and ``selection``).
+        compare, quick: whether to train more methods, or fewer.
+        generations: with 2, students of the first generation label the pool again for a second one.
+            This needs ``val`` and ``selection``.
         encoder: for the student "embeddings": the folder or name of a frozen encoder of texts or
-            images. TF-IDF features are added to the embeddings of texts, unless they are given as
-            ``featurizer=Embeddings(...)``.
-        folds: in which gold rows are held out to judge students. None is 5 for linear students; for
-            networks it is 1, which holds one fifth out, because each fold costs a student of every
-            method.
-        metric: what students are judged by: "accuracy" or "macro_f1".
-        training, epochs: how each student is trained, or only for how long; None is usual for the
-            kind of data.
-        featurizer: how texts are read; None is TF-IDF, or an encoder's tokenizer.
-        files: the names of columns in files, and the size to which images are brought.
-        flip: whether images may be mirrored in training (not so for digits or letters).
-        out: a folder for the run; made again, the call goes on where it was.
-        device: "cpu" or "cuda"; None is cuda where there is one.
-        minutes: stop cleanly after so many with an ``InputError``; with ``out``, the same call goes
-            on.
-        max_memory: how many GB the inputs of networks may take on the device; None is 60% of a
-            GPU's memory, half of the machine's on a CPU. Larger inputs are read in windows.
-        seed: of the folds, the weights and everything else random.
-        quiet: whether to show no progress.
+            images. TF-IDF features are added to the embeddings of texts, unless the embeddings are
+            given as ``featurizer=Embeddings(...)``.
+        folds: the number of folds in which gold rows are held out to compare students. The default
+            is 5 for linear students and 1 for networks, which holds out one fifth, because every
+            fold trains each network once more.
+        metric: what students are compared by: "accuracy" or "macro_f1".
+        training, epochs: how each student is trained, or only for how many epochs. The default
+            depends on the data.
+        featurizer: how texts become features. The default is TF-IDF, or the tokenizer of an
+            encoder.
+        files: the names of columns in files, and the size to which images are resized.
+        flip: whether images may be mirrored in training (not for digits or letters).
+        out: a folder for the run. The same call with the same folder continues the run.
+        device: "cpu" or "cuda"; by default cuda if there is a GPU.
+        minutes: stop after this many minutes with an ``InputError``; with ``out``, the same call
+            continues the run.
+        max_memory: how many GB the inputs of networks may take on the device, by default 60% of a
+            GPU's memory, or half of the machine's on a CPU. Larger inputs are read in windows.
+        seed: the seed of the folds, the weights and everything else that is random.
+        quiet: whether to hide progress.
     """
     settings = DistillSettings(
         student=student,
@@ -163,7 +167,7 @@ def gather(
     logits: bool = False,
     files: FileOptions | None = None,
 ) -> Task:
-    """Read everything a distillation needs, and match it."""
+    """Read everything that a distillation needs, and match it by id."""
     labeled = {"gold": gold, "val": val, "selection": selection, "test": test}
     sets = {name: as_examples(one, name, files) for name, one in labeled.items() if one is not None}
     sets["pool"] = as_examples(pool, "pool", files, labeled=False, features=sets["gold"].features)
@@ -181,16 +185,16 @@ def run_distill(
     say: Callable[[str], None] = lambda text: None,
     quiet: bool = False,
 ) -> Distilled | Unfinished:
-    """Train gold only and every other candidate, and return one of them or their blend.
+    """Train gold only and all other candidates, and return one of them or their blend.
 
-    With ``out`` the folder holds ``recipe.json``, ``results.jsonl``, ``checkpoints/`` of networks
-    and, once all are trained, ``student/``; a killed call, made again, goes on where it was.
-    ``minutes`` stops cleanly: then the result is ``Unfinished``.
+    With ``out``, the folder contains ``recipe.json``, ``results.jsonl``, ``checkpoints/`` of
+    networks and, at the end, ``student/``. If the call is killed, the same call continues the run.
+    If ``minutes`` are over, the result is ``Unfinished``.
     """
     if settings.generations > 1 and not (len(task.split.val) and len(task.split.selection)):
         raise InputError(
-            "Students of students need gold rows that no generation was trained on: give val= "
-            "(--val), which measures them, and selection= (--selection), which judges them."
+            "A second generation needs gold rows that no student was trained on: give val= (--val) "
+            "to measure the first students, and selection= (--selection) to compare students."
         )
     folder = None if out is None else RunFolder(Path(out))
     with nullcontext() if folder is None else folder.lock():

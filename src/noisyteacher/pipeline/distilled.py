@@ -54,7 +54,7 @@ def _encoder_or_words(encoder: float) -> str:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """Time was up; the same call with the same folder goes on."""
+    """Time was up before the run had finished; the same call with the same folder continues it."""
 
     trained: tuple[str, ...]  # names of the students that are finished
 
@@ -74,17 +74,18 @@ class TrainingRecord:
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """A finished distillation: its student, and what is known about it.
+    """A finished distillation: its student, and its results.
 
-    Linear students are a ``blend``; of networks one is chosen. ``tested`` holds accuracies in
-    percent on the test set by the candidate's name, and that of the returned student under "".
+    Linear students are averaged in a ``blend``; of networks, one is chosen. ``tested`` has
+    accuracies in percent on the test set by the candidate's name, and that of the returned student
+    under "".
     """
 
     task: Task
     choice: Choice
     student: Student
     blend: bool
-    judged: np.ndarray  # positions of the rows that judged the candidates
+    judged: np.ndarray  # positions of the rows on which the candidates were compared
     records: Mapping[str, TrainingRecord]  # by the candidate's name
     noise: TeacherNoise | None
     tested: Mapping[str, float]
@@ -100,18 +101,18 @@ class Distilled:
 
     @property
     def kept(self) -> str:
-        """What is returned, in words."""
+        """A description of the returned student."""
         if self.blend:
             return "a blend of linear students"
         return next(line.name for line in self.choice.lines if line.weight)
 
     @property
     def measured_on(self) -> np.ndarray:
-        """Positions of the gold rows that measure the teacher."""
+        """Positions of the gold rows on which the teacher is measured."""
         return self.task.measures
 
     def verdict(self) -> str:
-        """Accuracies on held-out gold rows, and whether the teacher was worth it."""
+        """Accuracies on held-out gold rows, and whether the teacher's labels helped."""
         task, found, more = self.task, self.choice, []
         if not self.blend:
             seen = "without the selection set" if self._has_selection else "on all gold rows"
@@ -134,7 +135,7 @@ class Distilled:
         return len(self.task.split.selection) > 0
 
     def lines(self) -> list[dict[str, Any]]:
-        """One entry per candidate, and the returned student, for tables and machines."""
+        """One entry for each candidate and for the returned student, as in ``--json``."""
         found, what = self.choice, self.choice.metric
 
         def line(name: str, score: Estimate, uses_teacher: bool, weight: float | None) -> Any:
@@ -153,7 +154,7 @@ class Distilled:
         return [*lines, line(returned, found.score, taught, None)]
 
     def about(self, hardware: str) -> dict[str, Any]:
-        """The account for the student's config, card and page."""
+        """Everything that the student's config, card and page state about the run."""
         labels, found = self.task.labels, self.choice
         return {
             "kept": self.kept,
@@ -177,7 +178,7 @@ class Distilled:
         }
 
     def table(self) -> dict[str, Any]:
-        """The teacher, all candidates and the returned student, for console, card and page."""
+        """A table of the teacher, all candidates and the returned student."""
         found = self.choice
         rows = [
             [
@@ -192,9 +193,11 @@ class Distilled:
         if found.teacher is not None:
             value, low, high = (100 * v for v in vars(found.teacher).values())
             rows.insert(0, ["the teacher", f"{value:.1f}", f"{low:.1f} to {high:.1f}", "", ""])
-        title = f"{found.rows} gold rows, each predicted by students not trained on it"
-        if not self.blend and self.tested and not self._has_selection:
-            title += "; candidates are tested as trained then, the returned student after its refit"
+        title = f"Results on {found.rows} held-out gold rows"
+        if self.blend:
+            title += "; the blend averages the students by weight"
+        elif self.tested and not self._has_selection:
+            title += "; test accuracies are from before the refit, except the returned student's"
         last = "weight" if self.blend else "kept"
         header = ["student", f"{found.metric}, %", "95% interval", last, "test, %"]
         shown = len(header) if self.tested else len(header) - 1
@@ -206,7 +209,7 @@ class Distilled:
         return percent(weight) if self.blend else "yes" if weight else ""
 
     def abstention(self) -> list[dict[str, float]]:
-        """What leaving out predictions below a probability would do, on held-out gold rows."""
+        """The effect of leaving out predictions below a probability, on held-out gold rows."""
         probs = softmax(self.choice.out_of_fold, axis=1)
         y = np.tile(self.task.y[self.judged], len(probs) // self.choice.rows)
         sure, right = probs.max(1), probs.argmax(1) == y
@@ -223,7 +226,7 @@ class Distilled:
     def comparison(
         self, truth: Mapping[Any, int] | None = None, picture_shape: tuple[int, int] | None = None
     ) -> Comparison:
-        """Teacher and student side by side, as the run's page shows them.
+        """A comparison of teacher and student, as the run's page shows it.
 
         ``truth`` has the classes of pool ids, where known; rows of a table with a
         ``picture_shape`` are shown as pictures.
@@ -258,7 +261,7 @@ class Distilled:
         )
 
     def save_out_of_fold(self, folder: Path) -> None:
-        """Every judging row with the class and probability that students without it predict."""
+        """Write the out-of-fold predictions for the gold rows that students are compared on."""
         task, count = self.task, len(self.task.classes)
         probs = softmax(self.choice.out_of_fold, axis=1)
         probs = probs.reshape(-1, self.choice.rows, count).mean(0)
@@ -272,7 +275,7 @@ class Distilled:
         write_columns(folder / OUT_OF_FOLD, columns)
 
     def rows(self, seed: int, hardware: str) -> list[Row]:
-        """A results row per candidate; held-out gold rows take the place of S."""
+        """One results row for each candidate; held-out gold rows are used in place of S."""
         task = self.task
         found = []
         for line in self.choice.lines:

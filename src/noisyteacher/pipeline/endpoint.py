@@ -229,8 +229,8 @@ class EndpointTeacher:
         shown = ", ".join(f"{told!r} ({count})" for told, count in common)
         raise InputError(
             f"{len(rejected)} of {len(rejected) + labeled} answers of {self.name} have no label: "
-            f"{shown}; look at the prompt (--prompt) and the synonyms of the classes, or go on "
-            "without them: --allow-rejected."
+            f"{shown}; check the prompt (--prompt) and the synonyms of the classes, or continue "
+            "without these answers (--allow-rejected)."
         )
 
 

@@ -30,12 +30,13 @@ def next_labels(
     quiet: bool = False,
     max_memory: float | None = None,
 ) -> TeacherLabels | None:
-    """The mean predictions of ``students`` seeds of a method for every example of the problem.
+    """The mean predictions of several students of a method, as labels for a second generation.
 
-    They train on this trial's split alone, with V's rows as pool rows: V's gold labels are unseen,
-    so that the next noise model can be fitted on V. They predict after the last epoch. With
-    ``out`` their checkpoints are kept there, and a killed call goes on where it was. None means
-    that ``minutes`` were over before they had finished.
+    ``students`` students with different seeds are trained on this trial's split alone, with V's
+    rows as pool rows: they do not see V's gold labels, so that the next noise model can be fitted
+    on V. They predict every example of the problem after the last epoch. With ``out``, their
+    checkpoints are kept there, and the same call continues after an interruption. The result is
+    None if ``minutes`` were over before all of them had finished.
     """
     jobs = first_generation_jobs(problem, method, labels, students, seed, name)
     done = train(

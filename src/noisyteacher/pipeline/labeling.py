@@ -211,7 +211,7 @@ class _ShardFolder:
             others = (e for e in self._folder.iterdir() if not e.name.startswith(f".{_PLAN}."))
             if not path.exists() and any(others):
                 raise InputError(
-                    f"{self._folder} is in the way and was not made by label; move it."
+                    f"{self._folder} exists and was not made by label; move it elsewhere."
                 )
             say(f"The shards in {self._folder} belong to another labeling; starting over.")
             shutil.rmtree(self._folder)
@@ -403,7 +403,7 @@ class _Asking:
                 if not _out_of_memory(error) or self.batch_size == 1:
                     raise
                 self.batch_size //= 2
-                self._say(f"Out of memory; going on with batches of {self.batch_size}.")
+                self._say(f"Out of memory; continuing with batches of {self.batch_size}.")
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
 

@@ -1,4 +1,4 @@
-"""Distillation into a linear student: every gold row measures the teacher, trains and judges.
+"""Distillation into a linear student: every gold row is used to measure, train and compare.
 
 The candidates are solved and cross-fitted (``choose``), blended into one linear student, and
 refitted on all gold rows. Nothing is split off the gold set.
@@ -67,7 +67,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     task, settings, began = run.task, run.settings, time.monotonic()
     folds = FOLDS if settings.folds is None else settings.folds
     if folds < 2:
-        raise InputError(f"Linear students are judged in at least 2 folds (--folds), not {folds}.")
+        raise InputError(f"Linear students need at least 2 folds (--folds), not {folds}.")
     methods = _methods_to_try(settings, words=isinstance(run.spec, BagLinear))
     if task.rest is not None:
         # Those the user names were refused before.
@@ -75,7 +75,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     for method in methods:
         check_store(method, task.labels)
     claim_folder(run, f"solved and cross-fitted, {folds} folds, {settings.metric}")
-    run.say(f"Student: {run.spec!r}, solved to convergence.")
+    run.say(f"Student: {run.spec!r}, trained to convergence.")
     if isinstance(run.inputs.featurizer, Tfidf):
         run.say(
             "Texts are represented by TF-IDF features. On short texts, a sentence encoder is often "
@@ -85,7 +85,10 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     rows = run.decision_rows(run.inputs.matrix(run.tensors))
     candidates = linear_candidates(methods, encoded=run.inputs.encoded > 0)
     judges, repeats = int(rows.judges.sum()), repeats_of(rows)
-    run.say(f"{len(candidates)} methods are compared in {folds} folds of {judges} gold rows.")
+    run.say(
+        f"{len(candidates)} methods are compared by {folds}-fold cross-validation on {judges} "
+        "gold rows."
+    )
     with ProgressDisplay(quiet=run.quiet) as display:
         store = _SolvedFolds(run.path, candidates, folds)
         progress = _SolveProgress(run, display, candidates, folds * repeats, store)
@@ -190,17 +193,17 @@ class _SolveProgress:
             min(own, self.fits),
             self.fits + 1,
             numbers=where,
-            line=f"Cross-fitting: {done} of {self.solves}",
+            line=f"Training students: {done} of {self.solves}",
             seconds_left=(now - self.start) / max(1, done) * (self.solves - done),
         )
-        self.file.write(f"Cross-fitting {name}, {where}", done, self.solves)
+        self.file.write(f"Training {name}, {where}", done, self.solves)
 
     def finish(self) -> None:
         for name in dict(self.begun):
             self.display.update_total(name, 1, 1)
-        line = f"Cross-fitting: {self.solves} of {self.solves}"
+        line = f"Training students: {self.solves} of {self.solves}"
         self.display.update("All students", self.solves, self.solves, line=line)
-        self.file.write("Cross-fitting has finished", self.solves, self.solves)
+        self.file.write("Training has finished", self.solves, self.solves)
 
 
 def linear_state(spec: ModelSpec, fit: LinearFit) -> dict[str, Tensor]:

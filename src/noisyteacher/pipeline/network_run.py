@@ -1,4 +1,4 @@
-"""Distillation into a network: candidates judged on held-out gold rows, the chosen one refitted.
+"""Distillation into a network: candidates compared on held-out gold rows, the chosen one refitted.
 
 By default a fifth of the gold rows is held out once (``folds`` 1): the others measure the teacher
 and train. With more folds every gold row is held out in turn. Rows of ``--selection`` take the

@@ -57,7 +57,7 @@ _CHANGED = {
 
 @dataclass(frozen=True)
 class DistillSettings:
-    """What is tried and how it is trained; None and "auto" are the defaults for the data."""
+    """Which methods are trained, and how; None and "auto" are the defaults for the data."""
 
     student: str | ModelLike = AUTO
     methods: tuple[Method, ...] = ()  # instead of the recommended one and the default
@@ -83,7 +83,7 @@ class DistillSettings:
             raise InputError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}.")
 
     def solves(self, kind: Kind) -> bool:
-        """Whether students are linear and cross-fitted.
+        """Whether the students are linear, trained to convergence and cross-validated.
 
         Anything that asks for training steps (epochs, generations, methods that need more than
         logits) trains them step by step instead, like networks.
@@ -206,7 +206,7 @@ def claim_folder(run: Run, training: str) -> None:
     folder.rows()
     student = folder.path / "student"
     if student.exists() and not is_student(student):
-        raise InputError(f"{student} does not hold a student and is in the way; {ANOTHER_FOLDER}.")
+        raise InputError(f"{student} exists and is not a student's folder; {ANOTHER_FOLDER}.")
 
 
 def audit_teacher(run: Run) -> Audit:

@@ -95,7 +95,7 @@ class RayWorkers:
                 if died or lost[shard.number] > _MOST_DEATHS:
                     raise InputError(
                         f"The workers of Ray died at rows {shard.first_row} to "
-                        f"{shard.first_row + len(shard.ids) - 1} of {shard.file} again and again: "
+                        f"{shard.first_row + len(shard.ids) - 1} of {shard.file} repeatedly: "
                         f"{' '.join(str(error).split())[:300]}"
                     ) from error
                 send(worker, shard)

@@ -265,6 +265,6 @@ def gather_streamed(
         warn(f"{missing} rows of {pool} have no teacher label and are left out.")
     say(
         f"{shards.rows:,} pool rows in {len(shards)} shards; candidates are compared on "
-        f"{len(ids):,} of them, and the student is {'solved' if solves else 'trained'} on all."
+        f"{len(ids):,} of them, and the student is trained on all."
     )
     return replace(task, rest=shards), settings

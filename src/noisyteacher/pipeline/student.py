@@ -71,9 +71,9 @@ _MOST_LAYERS, _LARGEST_SETTING = 1_000, 1_000_000  # where the weights do not ca
 
 
 class Student:
-    """Predicts classes of raw inputs: texts, uint8 images or image paths, or tables.
+    """A trained classifier of raw inputs: texts, uint8 images or image paths, or tables.
 
-    ``about`` is how it came to be: data sizes, teacher, method, accuracies, versions.
+    ``about`` describes how it was made: data sizes, teacher, method, accuracies, versions.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Student:
         return probs
 
     def predict(self, inputs: RawInputs) -> np.ndarray:
-        """(n,) the most probable class of each input, by name."""
+        """(n,) the name of the most probable class of each input."""
         best = self.logits(inputs).argmax(1)
         return np.array([self.classes[c] for c in best], np.str_)
 
@@ -128,7 +128,7 @@ class Student:
 def save_student(
     folder: str | Path, student: Student, card: str = "", *, overwrite: bool = False
 ) -> None:
-    """Write a student's folder; it appears whole or not at all."""
+    """Write a student's folder, completely or not at all."""
     folder = Path(folder).absolute()
     lock = folder.with_name(f".{folder.name}.lock")
     with hold_lock(lock, str(folder), "choose another folder"):
@@ -223,10 +223,11 @@ def is_student(folder: str | Path) -> bool:
 
 
 def load_student(folder: str | Path, student: ModelLike | None = None) -> Student:
-    """Read a student back; it predicts as it did when saved.
+    """Load a saved student; its predictions are the same as before saving.
 
-    ``student`` is the network where it is one of the caller's own: the module, or the function
-    that makes it. The folder holds its weights and its name, and no code is imported by that name.
+    If the student is a network of your own, pass it as ``student``: the module, or the function
+    that returns it. The folder contains its weights and its name, but not its code, and nothing is
+    imported by that name.
     """
     folder = Path(folder)
     if not folder.exists():
@@ -272,7 +273,7 @@ def _read(folder: Path, config: dict[str, Any], custom: ModelLike | None) -> Stu
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise InputError(f"{folder / _CONFIG} has no list of class names; {_REMEDY}.")
     if not isinstance(config["about"], dict):
-        raise InputError(f"{folder / _CONFIG} has no account of its student; {_REMEDY}.")
+        raise InputError(f"{folder / _CONFIG} has no description of its student; {_REMEDY}.")
     if custom is None:
         _check_sizes(config["model"], weights, folder)
     spec = from_config(config["model"], custom)

@@ -64,7 +64,7 @@ class Task:
 
     @property
     def judges(self) -> np.ndarray:
-        """Positions of the rows that judge students: S, else V, else all gold rows."""
+        """Positions of the rows on which students are compared: S, else V, else all gold rows."""
         parts = self.split
         return next(rows for rows in (parts.selection, parts.val, parts.gold) if len(rows))
 
@@ -168,13 +168,13 @@ def _warn_of_empty_texts(sets: dict[str, Dataset]) -> None:
             empty = [i for i, text in enumerate(part.inputs) if not text.strip()]
             if empty:
                 warn(
-                    f"{counted(len(empty), 'example')} of the {name} set without any text: "
+                    f"The {name} set has {counted(len(empty), 'example')} without any text: "
                     f"{first_few(part.ids[empty].tolist())}."
                 )
 
 
 def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
-    """Examples under two ids: a student would be judged on what it was trained on."""
+    """Examples under two ids: a student would be measured on what it was trained on."""
     trained = {content for name in ("gold", "V") for content in contents(sets[name])}
     for name, part in (("S", sets["S"]), ("test", test)):
         if part is None:
@@ -185,11 +185,11 @@ def _warn_of_copies(sets: dict[str, Dataset], test: Dataset | None) -> None:
             effect = (
                 "Such inputs are not trained on."
                 if name == "S"
-                else "Accuracies on the test set are too high for that reason."
+                else "Accuracies on the test set are therefore too high."
             )
             warn(
-                f"{counted(len(copies), 'example')} of {name} with inputs that are also in the "
-                f"gold set or V, under other ids: {first_few(map(str, copies))}. {effect}"
+                f"The {name} set has {counted(len(copies), 'example')} with inputs that are also "
+                f"in the gold set or V, under other ids: {first_few(map(str, copies))}. {effect}"
             )
 
 
@@ -204,7 +204,7 @@ def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dat
                 gold,
                 labels,
                 "gold ids",
-                effect="do not measure the teacher",
+                effect="are not used to measure the teacher",
                 remedy=" It is unknown how often the teacher is right: label the gold file too, or "
                 "give val= (--val).",
             )
@@ -212,7 +212,7 @@ def _for_folds(sets: dict[str, Dataset], labels: TeacherLabels) -> dict[str, Dat
         if found < LEAST_ROWS:
             raise InputError(
                 f"{found} gold examples with teacher labels are too few to measure the teacher and "
-                f"judge students: at least {LEAST_ROWS} are needed."
+                f"compare students: at least {LEAST_ROWS} are needed."
             )
     nothing = rows(gold, np.empty(0, np.int64))
     return {"V": nothing, "S": nothing} | sets

@@ -64,7 +64,7 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
     titles = ("margin", "α", "95% from", "to")
     columns = [(f"{field}:Q", title, ".3f") for field, title in zip(fields, titles, strict=True)]
     x = alt.X("margin:Q", title="the teacher's margin", scale=_padded(curve["margin"]))
-    y_title = "chance that the teacher is right"
+    y_title = "probability that the teacher is right"
     base = alt.Chart(data(steps)).encode(x=x)
     drawn = alt.layer(
         base.mark_area(opacity=0.2, interpolate="step-before").encode(
@@ -98,9 +98,9 @@ def draw_alpha(numbers: dict[str, Any]) -> Chart:
         ),
     )
     return Chart(
-        "Chance that a teacher label is right: α(x)",
-        f"Estimated from {numbers['val_rows']:,} gold rows, as a function of the teacher's margin "
-        f"between its first and second class. Training uses at least {bound:g}.",
+        "Probability that a teacher label is right: α(x)",
+        f"Estimated from {numbers['val_rows']:,} gold rows, as a function of the margin between "
+        f"the teacher's two highest probabilities. In training, α is at least {bound:g}.",
         finished(drawn),
         table_of(
             "α by margin (a selection of points)", columns, steps[:: max(1, len(steps) // 10)]
@@ -169,8 +169,9 @@ def draw_shortlists(numbers: dict[str, Any]) -> Chart:
         drawn = drawn.add_params(zoom())
     return Chart(
         "Size of the shortlist: k(x)",
-        f"How many of the teacher's first classes are needed to contain the true one with a "
-        f"chance of {numbers['threshold']:.0%}. The median over {whose} is {trust['k_median']:g}.",
+        f"How many of the teacher's most likely classes are needed to include the true one with a "
+        f"probability of {numbers['threshold']:.0%}. The median over {whose} is "
+        f"{trust['k_median']:g}.",
         finished(drawn, 240),
         table_of(f"k(x) over {whose}", columns, points[:60]),
     )
@@ -185,7 +186,7 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
     # Between few sizes, an axis would repeat whole numbers.
     axis = alt.Axis(values=sorted(top_k)) if len(top_k) <= 8 else WHOLE
     base = alt.Chart(data(points)).encode(
-        x=alt.X("k:Q", title="number of first classes, k", axis=axis, scale=_padded(sorted(top_k)))
+        x=alt.X("k:Q", title="number of classes, k", axis=axis, scale=_padded(sorted(top_k)))
     )
     columns = (("k:Q", "k", ""), ("value:Q", "true class among them", ".1%"), *SHARE_ENDS)
     y = alt.Y("value:Q", title="true class among them", axis=alt.Axis(format="%"))
@@ -201,8 +202,8 @@ def draw_top_k(numbers: dict[str, Any]) -> Chart | None:
     )
     return Chart(
         "Top-k accuracy",
-        "How often the true class is among the teacher's k most probable ones on the gold rows, "
-        "with a 95% band.",
+        "How often the true class of a gold row is among the teacher's k most likely ones, with a "
+        "95% band.",
         finished(drawn, 240),
         table_of("Top-k accuracy on the gold rows", columns, points),
     )
@@ -219,7 +220,7 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
         for part, values in columns.items()
         for i, value in enumerate(values)
     ]
-    told = (("name:N", "rows", ""), ("value:Q", name, ".3f"), ("share:Q", "rows below", ".0%"))
+    told = (("name:N", "rows", ""), ("value:Q", name, ".3f"), ("share:Q", "share below", ".0%"))
     base = alt.Chart(data(points)).encode(
         x=alt.X("value:Q", title=name), y=alt.Y("share:Q", title="share of rows below")
     )
@@ -237,5 +238,5 @@ def draw_drift(numbers: dict[str, Any], name: str) -> Chart | None:
         f"The largest distance between the two curves is {pair['distance']:.3f} "
         f"(Kolmogorov-Smirnov test, p = {pair['p_value']:.2g}).",
         finished(drawn, 240),
-        Table(f"Quantiles of the {name}", ("rows below", *columns), table),
+        Table(f"Quantiles of the {name}", ("quantile", *columns), table),
     )

@@ -109,7 +109,7 @@ def draw_by_size(found: Sequence[Line]) -> Chart | None:
     return Chart(
         "Accuracy against the number of gold labels",
         "Test accuracy after the last epoch for each size of A"
-        f"{_bars_in_words(several)}. Point at the chart to read all methods at one size.",
+        f"{_bars_in_words(several)}. Hover over the chart to compare all methods at one size.",
         finished(_sized_lines(points, x, "test accuracy, last epoch (%)", "gold labels"), 340),
         table_of("Test accuracy after the last epoch, percent", _SIZE_COLUMNS, points),
     )
@@ -134,8 +134,8 @@ def draw_gold_sizes(points: Sequence[SizePoint], teacher: TrialMean, table: Tabl
     )
     return Chart(
         "Accuracy against the number of gold rows",
-        "Mean test accuracy over random splits; bars are 95% intervals of the mean. Point at the "
-        "chart to read all students at one number of gold rows.",
+        "Mean test accuracy over random splits; bars are 95% intervals of the mean. Hover over the "
+        "chart to compare all students with one number of gold rows.",
         finished(_sized_lines(drawn, x, "test accuracy (%)", "gold rows"), 360),
         table,
     )
@@ -285,7 +285,7 @@ def draw_confusion(confusion: Confusion, classes: Sequence[str], shown: list[int
     some = "" if len(shown) == len(classes) else f" The {len(shown)} most confused classes."
     return Chart(
         f"Confusion matrix of the {who}",
-        f"{right:.1%} of {total:,} rows are predicted correctly ({confusion.rows_of}).{some}",
+        f"Accuracy: {right:.1%} of {total:,} rows ({confusion.rows_of}).{some}",
         finished(
             _draw_squares(cells, [classes[c] for c in shown]),
             max(160, min(26 * len(shown), 560)),

@@ -32,9 +32,9 @@ def has_extra() -> bool:
 
 
 def render_page(path: str | Path, live: bool = False) -> str:
-    """The page of a run's folder, or of an audit's JSON file.
+    """The page of a run's folder, or of an audit's JSON file, as HTML.
 
-    A ``live`` page may be of a run without any result, and updates itself.
+    A ``live`` page updates itself, and may be of a run without results.
     """
     try:
         return _render_source(read_source(path), str(path), live)
@@ -43,7 +43,7 @@ def render_page(path: str | Path, live: bool = False) -> str:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # Files of a run are JSON that anybody may edit.
         raise InputError(
-            f"{path} cannot be shown, because one of its files is not as the command wrote it "
+            f"{path} cannot be shown, because one of its files is damaged or was edited "
             f"({type(error).__name__}: {error}); restore it, or run the command again."
         ) from error
 

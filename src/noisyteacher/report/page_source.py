@@ -226,4 +226,4 @@ def caption(path: Path) -> str:
     if kind != "alpha":
         return path.stem
     labels = f", {size} gold labels" if size else ""
-    return f"α(x): the chance that a teacher label is right{labels}"
+    return f"α(x): the probability that a teacher label is right{labels}"

@@ -117,7 +117,7 @@ def _best_lines(found: list[Line]) -> Iterator[int]:
 
 
 def _candidates(about: dict[str, Any]) -> list[Table]:
-    """A distillation judges on held-out gold rows, with or without a test part."""
+    """A distillation compares students on held-out gold rows, with or without a test part."""
     if "table" in about:
         told = about["table"]
         full = [str(row[0]) for row in told["rows"]]
@@ -137,7 +137,7 @@ def _candidates(about: dict[str, Any]) -> list[Table]:
         for one in about.get("candidates", ())
     ]
     header = ("student", "S, %", "test, %", "seconds", "kept")
-    return [Table("Students as judged on the selection set S", header, rows)] if rows else []
+    return [Table("Students compared on the selection set S", header, rows)] if rows else []
 
 
 def _sizes(source: PageSource, draw: ModuleType | None) -> Section:
@@ -208,7 +208,7 @@ def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if numbers["pool_rows"]:
         worth = _interval(trust["effective_labels"], ",.0f")
-        found.append(("The pool is worth, in gold labels", worth))
+        found.append(("Value of the pool's labels, in gold labels", worth))
     if numbers.get("probe") is not None:  # of an audit that 0.1.0 made
         found.append(("Gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
     if numbers.get("comparison") is not None:

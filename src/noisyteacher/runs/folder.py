@@ -26,7 +26,7 @@ ANOTHER_FOLDER = "choose another folder with out= (--out)"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """``recipe.json``, ``results.jsonl`` and whatever else a run keeps, in one folder."""
+    """The folder of a run: ``recipe.json``, ``results.jsonl`` and other files."""
 
     path: Path
 
@@ -36,7 +36,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes out; where one is at work already, refuse.
+        """Lock the folder; if another process has locked it, raise an error.
 
         The processes that torchrun starts for one run share the lock of the first.
         """
@@ -65,7 +65,7 @@ class RunFolder:
         in_words: Mapping[str, str] | None = None,
         write: bool = True,
     ) -> None:
-        """Write ``recipe.json``, or refuse a folder whose run has other ``settings``.
+        """Write ``recipe.json``, or raise an error if the folder's run has other ``settings``.
 
         ``last_call`` is written beside them and may change. ``optional`` settings may be missing
         in either, but do not change. ``in_words`` tells what differs, by the setting's name.
@@ -98,7 +98,7 @@ class RunFolder:
         return read_rows(self.results)
 
     def append(self, row: Row) -> None:
-        """Add a row unless it is there: a resumed run comes by its finished students again."""
+        """Add a row unless it exists already, as those of a resumed run may."""
         if all(stored.key != row.key for stored in self.rows()):
             append_row(self.results, row)
 
@@ -144,7 +144,7 @@ def read_command_log(folder: str | Path) -> CommandLog:
 
 
 def record_command(folder: str | Path, command: str, notes: Sequence[str] = ()) -> None:
-    """Add a command (shell text) and its notes; a resumed run has several, each once."""
+    """Record a command (shell text) and its notes; a resumed run has several, each once."""
     before = read_command_log(folder)
     log = CommandLog(
         list(dict.fromkeys([*before.commands, command])),

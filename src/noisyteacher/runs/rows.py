@@ -24,7 +24,7 @@ _REMEDY = "remove the line or choose another folder"
 
 @dataclass(frozen=True)
 class Row:
-    """One finished student. Accuracies in percent. Rows that agree up to ``epochs`` are one."""
+    """One finished student; accuracies are in percent. Rows that agree up to ``epochs`` are one."""
 
     recipe: str
     dataset: str
@@ -51,13 +51,13 @@ class Row:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two rows duplicates of each other."""
+        """The fields in which two duplicates agree."""
         values = {f.name: getattr(self, f.name) for f in fields(self)[:_KEY_FIELDS]}
         return tuple((values | {"method": named_method(self.method)}).values())
 
     @property
     def best_on_selection(self) -> float | None:
-        """The accuracy on S at the epoch that S itself picks; None where there was no S."""
+        """The accuracy on S at the epoch selected on S; None without S."""
         seen = [point["selection"] for point in self.curve if point["selection"] is not None]
         return max(seen, default=None)
 
@@ -66,7 +66,7 @@ _KEY_FIELDS = [f.name for f in fields(Row)].index("epochs") + 1
 
 
 def named_method(name: str) -> Method | str:
-    """The method a row names, so that ``t_a=1`` and ``t_a=1.0`` are one; else the name itself."""
+    """The method that a row names, so that ``t_a=1`` and ``t_a=1.0`` are equal; else the name."""
     try:
         return parse(name)
     except InputError:
@@ -75,12 +75,12 @@ def named_method(name: str) -> Method | str:
 
 
 def append_row(path: str | Path, row: Row) -> None:
-    """Add a row; once this returns it is on disk."""
+    """Append a row to a file, and flush it to disk."""
     append_line(path, orjson.dumps(seal(asdict(row))))
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """The rows of one file, duplicates dropped; empty where there is no file yet."""
+    """The rows of a file without duplicates; empty if there is no file."""
     return merge(read_lines(path, _parse_row))
 
 
@@ -110,7 +110,7 @@ _KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Row).items()}
 
 
 def merge(rows: Iterable[Row]) -> list[Row]:
-    """Drop duplicates; the first stands."""
+    """Drop duplicates, of which the first is kept."""
     seen: dict[tuple[object, ...], Row] = {}
     for row in rows:
         seen.setdefault(row.key, row)

@@ -1,4 +1,4 @@
-"""The training loop: one student or a cohort, schedules, checkpoints, bulk labeling, tuning."""
+"""Training with an optimizer: students, schedules, checkpoints, prediction and tuning."""
 
 from noisyteacher.data import Inputs
 from noisyteacher.train.checkpoint import EpochRecord, History

@@ -24,7 +24,7 @@ from noisyteacher.core.integrity import check_tensors, seal_tensors
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One point of a student's curve. Accuracies in percent, None where not evaluated."""
+    """One point of a student's curve. Accuracies are in percent, None if not evaluated."""
 
     epoch: int  # 1-based: epochs done
     loss: float
@@ -34,7 +34,7 @@ class EpochRecord:
 
 @dataclass
 class History:
-    """How far a student is, and how it got there."""
+    """The progress of a student, and its curve."""
 
     fingerprint: str
     curve: list[EpochRecord] = field(default_factory=list)

@@ -56,7 +56,7 @@ class SGD:
 
 
 class Schedule(Protocol):
-    """Anything that names the factor of the rate at each step of an epoch."""
+    """Any schedule of the learning rate within each epoch."""
 
     def factors(self, epoch: int, epochs: int, steps: int) -> list[float]:
         """Factors of the peak rate for the ``steps`` steps of 0-based ``epoch``."""
@@ -65,7 +65,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """The same rate all along."""
+    """A constant rate."""
 
     def factors(self, epoch: int, epochs: int, steps: int) -> list[float]:
         return [1.0] * steps
@@ -73,11 +73,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Steps:
-    """Absolute factors after given shares of the run; an optional linear warm-up before.
+    """Fixed factors after given shares of the run, and an optional linear warm-up before.
 
-    ``after`` holds (share of the run, factor). Factors are of the *initial* rate, not cumulative.
-    The default is the paper's CIFAR schedule: 80/120/160/180 of 200 epochs, and an epoch counts
-    as "after" when its 0-based number is strictly greater.
+    ``after`` has pairs (share of the run, factor). Factors are relative to the *initial* rate, not
+    cumulative. The default is the paper's CIFAR schedule: 80/120/160/180 of 200 epochs, where an
+    epoch counts as "after" if its 0-based number is strictly greater.
     """
 
     after: tuple[tuple[float, float], ...] = ((0.4, 1e-1), (0.6, 1e-2), (0.8, 1e-3), (0.9, 5e-4))
@@ -100,7 +100,7 @@ IMAGENET_STEPS = Steps(after=((0.3, 1e-1), (0.6, 1e-2), (0.8, 1e-3)), warmup=0.0
 
 @dataclass(frozen=True)
 class Cosine:
-    """From the peak to zero along half a cosine, after an optional linear warm-up."""
+    """Half a cosine from the peak to zero, after an optional linear warm-up."""
 
     warmup: float = 0.0
 
@@ -119,10 +119,10 @@ class Cosine:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One student's training. ``precision="auto"`` is bfloat16 on a GPU and float32 elsewhere.
+    """How to train a student. ``precision="auto"`` is bfloat16 on a GPU and float32 elsewhere.
 
-    ``gold_repeat`` repeats gold rows in the index: it changes the mixing ratio, not the number of
-    steps. ``steps_per_epoch`` replaces ⌈rows / batch_size⌉, for smoke runs and benchmarks.
+    ``gold_repeat`` repeats gold rows in the index: it changes the proportion of gold rows, not the
+    number of steps. ``steps_per_epoch`` replaces ⌈rows / batch_size⌉, for tests and benchmarks.
     """
 
     epochs: int = 200
@@ -148,7 +148,7 @@ class TrainConfig:
             )
 
     def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
-        """The dtype of the forward pass, None where it is plain float32."""
+        """The dtype of the forward pass, None if it is plain float32."""
         if self.precision == "bfloat16" or (self.precision == "auto" and device.type == "cuda"):
             return torch.bfloat16
         return None

@@ -51,7 +51,7 @@ class Accuracy:
 
     @classmethod
     def of(cls, curve: Sequence[EpochRecord]) -> Accuracy:
-        """The three accuracies of a curve; the earliest epoch wins ties on S."""
+        """The three accuracies of a curve; in a tie on S, the earliest epoch is selected."""
         tested = [(r.test, r) for r in curve if r.test is not None]
         if not tested:
             return cls(None, None, None)
@@ -62,7 +62,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Trained:
-    """A student after training (or after as much of it as time allowed)."""
+    """A student after training, or after as much of it as there was time for."""
 
     job: Job
     state: dict[str, Tensor]  # the model's weights, on the CPU
@@ -122,16 +122,16 @@ def train(
     progress: ProgressDisplay | None = None,
     max_memory: float | None = None,
 ) -> list[Trained]:
-    """Train every job and return the students in the order of the jobs.
+    """Train all jobs and return the students in the same order.
 
-    With ``out``, checkpoints go to ``out/checkpoints``: a killed call, made again, goes on where
-    it was, and finished students are not trained twice. ``minutes`` stops cleanly between epochs;
-    after the first, none is begun that would likely end later.
-    ``cohort`` is how many students share a GPU at a time. ``progress`` is a display that is shown
-    already, for callers that train in several calls.
+    With ``out``, checkpoints are saved in ``out/checkpoints``. If the call is killed, the same call
+    continues, and finished students are not trained twice. ``minutes`` stops between epochs; after
+    the first, no epoch is started that would likely end too late. ``cohort`` is the number of
+    students that share a GPU at the same time. ``progress`` is a display that already exists, for
+    callers that train in several calls.
 
-    If the inputs take more than ``max_memory`` GB (by default 60% of the GPU's memory, half of the
-    machine's on a CPU), they stay where they are, and students are trained one after another on
+    If the inputs take more than ``max_memory`` GB (by default 60% of the GPU's memory, or half of
+    the machine's on a CPU), they stay where they are, and students are trained one after another on
     windows of a quarter of that size; see ``train.windows``.
     """
     jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
@@ -233,7 +233,7 @@ def _train_all(jobs: list[Job], session: _Session, size: int) -> list[Trained]:
         # Not in the handler: there the error's traceback still holds the students' memory.
         size = (len(group) + 1) // 2
         session.progress.say(
-            f"{len(group)} students do not fit in GPU memory together; going on with {size}."
+            f"{len(group)} students do not fit in GPU memory together; continuing with {size}."
         )
         gc.collect()
         torch.cuda.empty_cache()

@@ -27,7 +27,7 @@ ValRole: TypeAlias = Literal["gold", "pool", "out"]
 
 @dataclass(frozen=True)
 class TrainData:
-    """Raw inputs of the training part and the test part, and how they are shown to a student."""
+    """Raw inputs of the training part and the test part, and their views."""
 
     inputs: Inputs  # n training rows
     views: Views
@@ -48,12 +48,12 @@ class TrainData:
 
     @property
     def row_bytes(self) -> int:
-        """How much memory a training row takes."""
+        """The memory that a training row takes, in bytes."""
         parts = self.inputs if isinstance(self.inputs, tuple) else (self.inputs,)
         return sum(part[:1].numel() * part.element_size() for part in parts)
 
     def digest(self) -> str:
-        """Tells it from other data: how much there is, evenly spaced rows, and the views."""
+        """A digest that identifies the data: their size, evenly spaced rows, and the views."""
         found = hashlib.sha256(_ADDRESS.sub("", repr(self.views)).encode())
         for inputs in (self.inputs, self.test_inputs):
             for part in inputs if isinstance(inputs, tuple) else (inputs,):
@@ -105,7 +105,7 @@ class DeviceData:
 
 
 class BuildsModel(Protocol):
-    """Settings that make a model: those of ``models``, or a user's own."""
+    """Settings that build a model: those of ``models``, or a user's own."""
 
     def build(self) -> nn.Module: ...
 
@@ -116,9 +116,10 @@ def check_model(
     methods: Iterable[Method] = (),
     device: torch.device | str = "cpu",
 ) -> None:
-    """Refuse a network of the user's own that cannot read the data or lacks what a method needs.
+    """Raise an error if a network cannot read the data or lacks what a method needs.
 
-    For callers that train other things first: ``train`` itself looks again at each student.
+    This is for networks of the user's own, and for callers that first train other students;
+    ``train`` itself checks each student again.
     """
     if not isinstance(model, CustomModel):
         return
@@ -135,7 +136,7 @@ def check_model(
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One student to train. All positions point into ``TrainData.inputs``."""
+    """One student to train. All positions are positions in ``TrainData.inputs``."""
 
     name: str
     model: BuildsModel
@@ -169,7 +170,7 @@ class Job:
             )
 
     def fingerprint(self, settings: object) -> str:
-        """What a checkpoint must agree on to be continued by this job."""
+        """What a checkpoint must have in common with this job to be continued by it."""
         digest = hashlib.sha256()
         columns = self.prepared.columns
         parts = [self.model, self.method, self.seed, settings, columns.rows_per_epoch]
@@ -192,9 +193,9 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One trial on one dataset: what all students of a fair comparison share.
+    """One trial on one dataset: what the students of a comparison have in common.
 
-    ``ids`` and ``y`` belong to the rows of ``data.inputs``; ``y`` is -1 where unknown.
+    ``ids`` and ``y`` belong to the rows of ``data.inputs``; ``y`` is -1 if unknown.
     """
 
     data: TrainData
@@ -216,7 +217,7 @@ class Problem:
         title: str = "",
         weight_decay: float | None = None,
     ) -> Job:
-        """A student of this problem, its method fitted on V and prepared.
+        """A student for this problem, whose method is fitted on V and prepared.
 
         ``val_role`` says how V takes part in training: with its gold labels, with teacher labels
         like the pool (as in a first generation), or not at all.
@@ -249,7 +250,7 @@ class Problem:
         if len(strangers):
             warn(
                 f"{len(strangers)} of {len(labels)} labeled ids are not in the data "
-                f"({first_few(strangers.tolist())}); they are left unused.",
+                f"({first_few(strangers.tolist())}); they are not used.",
             )
 
     def _rows(self, val_role: ValRole) -> tuple[Rows, np.ndarray]:

@@ -69,7 +69,7 @@ def tune(
 
     ``make_job`` turns one candidate into a job; its name must tell the candidates apart. A
     candidate's score is its accuracy on S at the epoch that S itself picks. ``paper_protocol``
-    judges by the best test epoch instead: for reproducing the paper's tables, never for a claim.
+    compares by the best test epoch instead: for reproducing the paper's tables, never for a claim.
     """
     candidates = expand(method, grid)
     jobs = [make_job(candidate) for candidate in candidates]

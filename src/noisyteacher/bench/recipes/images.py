@@ -59,7 +59,7 @@ def small_image_training(epochs: int = 200) -> TrainConfig:
 def gold_training() -> TrainConfig:
     """Teacher and pre-training: 200 epochs of A alone, looked at every tenth.
 
-    Without weight decay they learn their few images by heart: at 5 000 labels the teacher reaches
+    Without weight decay they memorize their few images: at 5 000 labels the teacher reaches
     27%, with it 36%, which is what the paper's has. Students keep the paper's plain Adam.
     """
     plain = small_image_training()

@@ -1,4 +1,4 @@
-"""Teacher outputs as people have them, to teacher labels."""
+"""Importers of teacher outputs: arrays, tables, and answers of LLMs."""
 
 from noisyteacher.io.classes import ClassAnswers, parse_classes, with_synonyms
 from noisyteacher.io.ids import read_ids

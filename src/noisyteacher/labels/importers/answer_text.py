@@ -115,13 +115,13 @@ _QUOTED = re.compile(r"""["']?([\w ]+?)["']?\s*:\s*(?:"([^"\n]*)"|'([^'\n]*)')""
 
 
 class AnswerReader:
-    """Reads answers about some classes.
+    """Recognizes classes in the answers of an LLM.
 
     Args:
-        classes: each class with its answers.
-        first_choice: "A", "1" or "0" if the prompt listed the classes as options so; they are
-            then counted on in the classes' order.
-        answer_key: the key of the answer in JSON; None: the usual ones.
+        classes: each class with its synonyms.
+        first_choice: "A", "1" or "0" if the prompt listed the classes as options; the other options
+            follow in the order of the classes.
+        answer_key: the key of the class in JSON answers; by default the usual ones.
     """
 
     def __init__(
@@ -157,14 +157,14 @@ class AnswerReader:
         return options
 
     def with_options(self, classes: ClassAnswers) -> ClassAnswers:
-        """The classes with their options among their answers, for tokens."""
+        """The classes with their options as further answers, to match tokens."""
         if not self._options:
             return classes
         pairs = zip(classes.items(), self._options, strict=True)
         return {name: (*answers, option) for (name, answers), option in pairs}
 
     def read(self, text: str) -> Reading:
-        """What the text of an answer says."""
+        """The classes that the text of an answer names."""
         label = self._spellings.find(text)
         if label != NO_CLASS:
             return one_class("class", label, text)
@@ -280,7 +280,7 @@ class AnswerReader:
         return _distribution(found) if found else None
 
     def read_value(self, value: Any, depth: int = 0) -> Reading:
-        """What a value of JSON says."""
+        """The classes that a JSON value names."""
         if isinstance(value, list) and depth < 4:
             return self._read_list(value, depth)
         if isinstance(value, dict) and depth < 4:

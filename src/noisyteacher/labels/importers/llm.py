@@ -55,7 +55,7 @@ _PACKED_ROWS = 1024  # a folder may hold one response per file
 
 @dataclass(frozen=True)
 class LlmImport:
-    """Labels, and what became of every line."""
+    """Imported labels, and the outcome for every line."""
 
     labels: TeacherLabels
     lines: int  # that were not empty
@@ -71,7 +71,7 @@ class LlmImport:
 
     @property
     def mostly_missing(self) -> int:
-        """Rows in the store with more than half of their mass on no class."""
+        """The number of rows in the store with more than half of their probability on no class."""
         return int((self.labels.missing > _MUCH_MISSING).sum())
 
 
@@ -89,21 +89,22 @@ def import_llm(
     settings: ImportSettings | None = None,
     on_block: Callable[[int, int], None] | None = None,
 ) -> LlmImport:
-    """Read files of answers.
+    """Read answers of an LLM.
 
     Args:
-        paths: JSON Lines, or ``.json`` files of one response or a list of them.
-        classes: each class with its answers.
-        ids: one per non-empty line of all files, instead of those in the lines.
-        choices: "A", "1" or "0" where the prompt listed the classes as options: the first of them.
-        answer_key: the key of the class in JSON answers (default: ``label`` and the like).
-        skip_bad: go on after a line that cannot be read.
-        allow_rejected: accept that more than a tenth of the answers name no class.
-        rejected: a file to list every example that was refused, answered off-list or not read.
-        synonyms: a file to write with the answers that name no class, to be filled in and given as
+        paths: JSON Lines files, or ``.json`` files with one response or a list of them.
+        classes: each class with its synonyms.
+        ids: one id for each non-empty line of all files, in place of those in the lines.
+        choices: "A", "1" or "0" if the prompt listed the classes as options: the first option.
+        answer_key: the key of the class in JSON answers (default: ``label`` and similar names).
+        skip_bad: whether to skip lines that cannot be read.
+        allow_rejected: whether more than a tenth of the answers may name no class.
+        rejected: a file in which to list every example that was refused, off-list or not read.
+        synonyms: a file to write with the answers that name no class. Complete it and pass it as
             ``classes`` the next time.
-        settings: what to write down about the teacher.
-        on_block: is told, now and then, how many more bytes and lines are done.
+        settings: the kind of numbers, and what to record about the teacher.
+        on_block: a function that is called from time to time with the number of further bytes and
+            lines that were read.
     """
     settings = settings or ImportSettings()
     if settings.logits:

@@ -139,7 +139,7 @@ class LlmRows:
 
 
 def rejected_path(store: Path) -> Path:
-    """Where the list of a label store stands: ``labels`` has ``labels.rejected.jsonl``."""
+    """The path of a store's rejected examples: ``labels.rejected.jsonl`` for ``labels``."""
     return store.with_name(f"{store.name}.rejected.jsonl")
 
 

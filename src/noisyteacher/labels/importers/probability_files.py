@@ -68,7 +68,7 @@ def kind_of_outputs(
 
 @dataclass(frozen=True)
 class ImportSettings:
-    """How to make labels of what a file holds, and what to write down about the teacher."""
+    """How to read the numbers in a file, and what to record about the teacher."""
 
     logits: bool = False  # the numbers are logits, not probabilities
     int_ids: bool = False  # ids are whole numbers, also where the file has them as text
@@ -86,7 +86,7 @@ class ImportSettings:
         where: str,
         missing: ArrayLike | None = None,
     ) -> TeacherLabels:
-        """Labels from ids (n,) and (n, L) probabilities or logits; ``where`` they were read."""
+        """Labels from ids (n,) and (n, L) probabilities or logits; ``where`` names their source."""
         make: Callable[..., TeacherLabels] = TeacherLabels.from_probs
         if self.logits:
             make = TeacherLabels.from_logits
@@ -116,9 +116,9 @@ def import_array(
 ) -> TeacherLabels:
     """Read a ``.npy`` or ``.npz`` file.
 
-    ``ids`` come before those inside it; a function, which is told the number of rows, gives those
-    of a file without any. ``classes`` name the columns, or put those that the file names itself
-    into another order.
+    ``ids`` take precedence over those in the file. They may be a function of the number of rows,
+    which is called if the file has none. ``classes`` name the columns, or give another order of the
+    classes that the file names.
     """
     settings = settings or ImportSettings()
     arrays = read_arrays(path)
@@ -180,17 +180,19 @@ def import_table(
 ) -> TeacherLabels:
     """Read the rows of one or more tables.
 
-    With ``list_column`` its lists are the values, and ``classes`` only names them. Without it every
-    class has the column of its name, or of one of its synonyms; where no classes are given, all
-    columns of floats are classes, and where there are none, a single column of lists is taken.
-    ``ids`` come before the ids in ``id_column``, by default ``id`` or ``ID``.
+    With ``list_column``, the values are the lists in this column, and ``classes`` only names them.
+    Otherwise the values of a class are in the column with its name or one of its synonyms. If no
+    classes are given, all columns of floats are classes; if there are none, a single column of
+    lists is used. ``ids`` take precedence over the ids in ``id_column``, by default ``id`` or
+    ``ID``.
 
-    ``label_column`` holds one label per row; a table without columns of probabilities may call it
-    ``label``, ``prediction`` or the like. The label has the probability in ``confidence_column``,
-    by default ``confidence``, ``probability`` or ``score`` where that holds numbers from 0 to 1,
-    and the other classes share the rest; without one it has all. The classes are ``classes``, or
-    the labels that there are. Rows with a label that is not one of ``classes`` are left out and
-    listed in ``off_list``; without such a list they are an error.
+    ``label_column`` has one label per row; in a table without columns of probabilities, it may be
+    called ``label``, ``prediction`` or similar. The label gets the probability in
+    ``confidence_column``, by default ``confidence``, ``probability`` or ``score`` if the values are
+    between 0 and 1, and the other classes share the rest; without such a column, the label gets
+    probability 1. The classes are ``classes``, or the labels in the table. Rows whose label is not
+    one of ``classes`` are left out and listed in ``off_list``; without such a list, they are an
+    error.
     """
     where, settings = name_files(paths), settings or ImportSettings()
     keys, named = candidates(id_column, ID_COLUMNS), label_column is not None

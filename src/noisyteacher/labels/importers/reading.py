@@ -10,7 +10,7 @@ OFF_LIST, NEGATED, AMBIGUOUS = "off-list", "negated", "ambiguous"
 
 
 class Reading(NamedTuple):
-    """What an answer says: the rule by which, and the classes with their shares; or why none."""
+    """The classes that an answer names, with their shares and the rule; or the reason for none."""
 
     rule: str
     classes: tuple[int, ...] = ()
