@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
@@ -86,10 +86,9 @@ class ModelTeacher:
     def label(
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
     ) -> TeacherLabels:
-        network, format_ = self.student.network, self.student.inputs
+        format_ = self.student.inputs
         return predict_labels(
-            _Built(network),
-            network.state_dict(),
+            self.student.network,
             format_.tensors(inputs),
             format_.views(),
             ids=ids,
@@ -102,16 +101,6 @@ class ModelTeacher:
             seed=seed,
             name=self.name,
         )
-
-
-@dataclass(frozen=True)
-class _Built:
-    """A network that is there already, so that every shard uses the same one."""
-
-    network: nn.Module
-
-    def build(self) -> nn.Module:
-        return self.network
 
 
 Function = Callable[[list[Any], Any], Any]
