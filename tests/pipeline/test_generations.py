@@ -55,8 +55,7 @@ def test_labels_are_the_mean_of_the_students() -> None:
         (student,) = train(job, problem.data, CONFIG, quiet=True)
         alone.append(
             label(
-                problem.model,
-                student.state,
+                student.network(),
                 problem.data.inputs,
                 problem.data.views,
                 ids=problem.ids,

@@ -138,8 +138,7 @@ def test_it_labels_as_ours_do(toy, source: Any) -> None:
     torch.manual_seed(0)
     network = spec.build().eval()
     labels = label(
-        spec,
-        network.state_dict(),
+        network,
         toy.data.inputs,
         toy.data.views,
         ids=np.arange(len(toy.data.inputs)),

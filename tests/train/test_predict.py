@@ -19,8 +19,7 @@ def test_labels_are_the_models_probabilities() -> None:
     (student,) = train(toy.job("s", PlainCE()), toy.data, small(2), quiet=True)
     ids = np.array([f"row {i}" for i in range(len(toy.labels))])
     labels = label(
-        Net(),
-        student.state,
+        student.network(),
         toy.data.inputs,
         toy.data.views,
         ids=ids,
@@ -48,10 +47,8 @@ def test_view_statistics_are_mean_and_spread_over_crops() -> None:
     views = ImageViews(mean=(0.5,) * 3, std=(0.25,) * 3)
     spec = ResNetCifar(depth=8, classes=4)
     torch.manual_seed(0)
-    state = spec.build().state_dict()
-    labels = label(spec, state, images, views, ids=np.arange(5), view_passes=4, seed=7)
-    model = spec.build().eval()
-    model.load_state_dict(state)
+    model = spec.build()
+    labels = label(model, images, views, ids=np.arange(5), view_passes=4, seed=7)
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         logits = torch.stack([model(views.crop(images, generator)) for _ in range(4)])
@@ -66,8 +63,7 @@ def test_no_rows_have_labels_of_the_right_shape() -> None:
     views = ImageViews(mean=(0.5,) * 3, std=(0.25,) * 3)
     spec = ResNetCifar(depth=8, classes=4)
     labels = label(
-        spec,
-        spec.build().state_dict(),
+        spec.build(),
         torch.empty((0, 3, 32, 32), dtype=torch.uint8),
         views,
         ids=np.arange(0),
@@ -81,8 +77,7 @@ def test_no_rows_have_labels_of_the_right_shape() -> None:
 
 def test_bad_calls_are_refused() -> None:
     toy = make_toy()
-    state = Net().build().state_dict()
-    common = (Net(), state, toy.data.inputs, toy.data.views)
+    common = (Net().build(), toy.data.inputs, toy.data.views)
     with pytest.raises(InputError, match="3 ids do not match 240"):
         label(*common, ids=np.arange(3))
     with pytest.raises(InputError, match="at least 2"):

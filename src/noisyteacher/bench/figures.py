@@ -18,15 +18,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from noisyteacher.bench.result_lines import Line, TrialMean, lead, teacher_accuracies
 from noisyteacher.core.files import write_atomic
-from noisyteacher.methods import (
-    Fidelity,
-    Method,
-    PolyLoss,
-    SLaM,
-    TaylorCE,
-    Temperature,
-    Vanilla,
-)
+from noisyteacher.methods import Fidelity, Method, PolyLoss, SLaM, TaylorCE, Temperature, Vanilla
 from noisyteacher.methods.robust import default_neighbours
 from noisyteacher.noise import TeacherNoise, confidence
 from noisyteacher.runs import named_method

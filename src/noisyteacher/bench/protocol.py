@@ -236,8 +236,7 @@ def _save_predictions(run: BenchRun, row: Row, trained: Trained) -> None:
         return
     pool = sample_rows(run.split(row.labeled, trial=0).pool)
     found = label(
-        trained.job.model,
-        trained.state,
+        trained.network(),
         gather_rows(run.data.inputs, torch.from_numpy(pool)),
         run.data.views,
         ids=run.dataset.ids[pool],

@@ -151,8 +151,7 @@ def _stored_labels(
     run.wait_for_all()
     if run.leads and (have is None or not wanted <= have):
         labels = label(
-            teacher.job.model,
-            teacher.state,
+            teacher.network(),
             run.teacher_data.inputs,
             run.teacher_data.views,
             ids=run.dataset.ids,

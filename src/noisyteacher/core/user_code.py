@@ -1,4 +1,4 @@
-"""Modules of the user's own, named on the command line as ``module:name``."""
+"""Modules that are imported by name: the user's own, ``module:name``, and optional libraries."""
 
 from __future__ import annotations
 
@@ -33,3 +33,13 @@ def import_named(text: str) -> Any:
     if not hasattr(code, name):
         raise InputError(f"{text} cannot be imported: there is no {name} in it.")
     return getattr(code, name)
+
+
+def import_extra(module: str, extra: str, told: str) -> Any:
+    """A library of an extra; ``told`` is what needs it, the beginning of the error without it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{told}: install it with `pip install 'noisyteacher[{extra}]'`."
+        ) from error

@@ -20,13 +20,7 @@ from torch import Tensor
 from noisyteacher.bench.figures import new_figure, save_figure
 from noisyteacher.halfspace import theory
 from noisyteacher.halfspace.shapes import Ball, long_servedio
-from noisyteacher.halfspace.simulation import (
-    Exponent,
-    Reached,
-    Simulation,
-    fit_exponent,
-    simulate,
-)
+from noisyteacher.halfspace.simulation import Exponent, Reached, Simulation, fit_exponent, simulate
 from noisyteacher.halfspace.stream import NoisyHalfspace, RandomNoise
 from noisyteacher.halfspace.study import Cell, Study, StudyRow, all_rules
 

@@ -289,10 +289,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         if trained.history.failed:
             raise InputError(f"Training failed: {trained.history.failed}; lower learning_rate.")
         with torch.random.fork_rng(devices=[]):  # the start that is built here is thrown away
-            network = model.build()
-        network.load_state_dict(trained.state)
-        # In float64 a row's probabilities do not depend on the rows beside it.
-        self.network_ = network.double().eval()
+            # In float64 a row's probabilities do not depend on the rows beside it.
+            self.network_ = trained.network().double()
         self.noise_ = prepared.noise
         return self
 

@@ -33,6 +33,7 @@ from noisyteacher.methods.batch import (
     StudentModel,
     all_rows,
     dense_target,
+    given,
     pool_labels,
     sparse_target,
     weighted_mean,
@@ -342,9 +343,7 @@ def fit_and_prepare(method: Method, rows: Rows, labels: TeacherLabels | None) ->
         labels = method.relabel(rows, labels)
     noise = method.noise()
     if noise is not None:
-        if labels is None:
-            raise InputError(f"{method!r} needs teacher labels, and none were given.")
-        noise.fit(labels.take(rows.val_ids), rows.val_y)
+        noise.fit(given(method, labels).take(rows.val_ids), rows.val_y)
     return Prepared(method.prepare(rows, labels, noise), noise, labels)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -77,14 +77,7 @@ class SLaM(TargetMethod):
                 "from their own class."
             )
         # How lower_bound goes with threshold is seen at fit: a grid sets one field at a time.
-        check_each_setting(
-            lower_bound=self.lower_bound,
-            k=self.k,
-            threshold=self.threshold,
-            metric=self.metric,
-            per_class=self.per_class,
-            level=self.level,
-        )
+        check_each_setting(**self._noise_settings())
         # One method, one name: every way to write a base ends as the same object.
         loss = _as_base(self.base)
         object.__setattr__(self, "base", "ce" if loss == CrossEntropy() else loss)
@@ -93,14 +86,11 @@ class SLaM(TargetMethod):
         return _as_base(self.base)
 
     def noise(self) -> TeacherNoise:
-        return TeacherNoise(
-            lower_bound=self.lower_bound,
-            k=self.k,
-            threshold=self.threshold,
-            metric=self.metric,
-            per_class=self.per_class,
-            level=self.level,
-        )
+        return TeacherNoise(**self._noise_settings())
+
+    def _noise_settings(self) -> dict[str, Any]:
+        names = ("lower_bound", "k", "threshold", "metric", "per_class", "level")
+        return {name: getattr(self, name) for name in names}
 
     def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         if noise is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -210,42 +210,22 @@ class Calibrated(Wrapper):
 def calibrate(labels: TeacherLabels, val_ids: np.ndarray, val_y: np.ndarray) -> TeacherLabels:
     """All labels, calibrated on V; extras stay as they are."""
     fitted = fit_calibration(labels.take(val_ids).probs, val_y)
-    if labels.k < labels.num_classes and not fitted.bias.any():
-        return _temper_stored(labels, fitted.temperature)
-    return TeacherLabels.from_probs(
-        labels.ids,
-        fitted.apply(labels.probs),
-        labels.classes,
-        labels.k,
-        missing=labels.missing,
-        extras=labels.extras,
-        teacher=labels.teacher,
-        revision=labels.revision,
-        temperature=labels.temperature,
-    )
-
-
-def _temper_stored(labels: TeacherLabels, temperature: float) -> TeacherLabels:
-    """Temperature alone, without ever making the labels dense."""
+    told = ("missing", "extras", "teacher", "revision", "temperature")
+    kept: dict[str, Any] = {name: getattr(labels, name) for name in told}
+    if labels.k == labels.num_classes or fitted.bias.any():
+        probs = fitted.apply(labels.probs)
+        return TeacherLabels.from_probs(labels.ids, probs, labels.classes, labels.k, **kept)
+    # A temperature alone, which needs no dense labels.
     others = labels.num_classes - labels.k
     # The floor under which the temperature was fitted.
     prob, tail = temper_top(
         torch.from_numpy(labels.topk_prob).clamp(min=SMALLEST_PROB),
         torch.from_numpy(labels.tail).clamp(min=SMALLEST_PROB * others),
         others,
-        temperature,
+        fitted.temperature,
     )
     return TeacherLabels.from_topk(
-        labels.ids,
-        labels.topk_index,
-        prob,
-        tail,
-        labels.classes,
-        missing=labels.missing,
-        extras=labels.extras,
-        teacher=labels.teacher,
-        revision=labels.revision,
-        temperature=labels.temperature,
+        labels.ids, labels.topk_index, prob, tail, labels.classes, **kept
     )
 
 

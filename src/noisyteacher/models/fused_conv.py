@@ -20,11 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.models.layers import (
-    is_channels_last,
-    power_of_two_above,
-    programs_of_one,
-)
+from noisyteacher.models.layers import is_channels_last, power_of_two_above, programs_of_one
 
 try:
     from noisyteacher.models import fused_conv_kernels as kernels

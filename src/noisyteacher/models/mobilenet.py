@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from torch import Tensor, nn
 
@@ -14,8 +15,8 @@ from noisyteacher.models.spec import (
     require_choice,
     require_classes,
     require_dropout,
+    require_real,
     require_whole,
-    require_width,
 )
 
 EPS = 1e-3
@@ -58,7 +59,7 @@ class MobileNet(ModelSpec):
 
     def __post_init__(self) -> None:
         require_classes(self)
-        require_width(self)
+        require_real(self, "width", "a finite number above 0", lambda width: 0 < width < inf)
         require_whole(self, "depth_multiplier", "image_size", "stem_stride")
         require_choice(self, "stem_stride", (1, 2))
         require_dropout(self)

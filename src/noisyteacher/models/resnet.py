@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -71,6 +72,8 @@ class ResNetCifar(ModelSpec):
 class CifarBasicBlock(nn.Module):
     """Version 1: two 3×3 convolutions, added to the input and then activated."""
 
+    layers = 2
+
     def __init__(self, spec: ResNetCifar, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         keras, eps = spec.keras, spec.eps
@@ -92,6 +95,8 @@ class CifarBasicBlock(nn.Module):
 
 class CifarBottleneck(nn.Module):
     """Version 2: normalize and activate first, then 1×1, 3×3, 1×1, added to the input."""
+
+    layers = 3
 
     def __init__(
         self, spec: ResNetCifar, inputs: int, width: int, outputs: int, stride: int
@@ -116,48 +121,35 @@ class CifarBottleneck(nn.Module):
         return out + residual
 
 
+# Version -> the kind of block, and the widths inside it and at its end in each of three stages.
+_CIFAR_STAGES: dict[int, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+    1: (CifarBasicBlock, ((16,), (32,), (64,))),
+    2: (CifarBottleneck, ((16, 64), (64, 128), (128, 256))),
+}
+
+
 class CifarNetwork(Network):
     """Stem, three stages of blocks, mean over the map, linear layer."""
 
     def __init__(self, spec: ResNetCifar) -> None:
-        make_blocks = _basic_blocks if spec.version == 1 else _bottlenecks
-        blocks, width = make_blocks(spec)
-        super().__init__(spec, embedding_dim=width)
+        block, widths = _CIFAR_STAGES[spec.version]
+        blocks, inputs = nn.Sequential(), CIFAR_STEM_WIDTH
+        for stage, width in enumerate(widths):
+            for position in range((spec.depth - 2) // (3 * block.layers)):
+                stride = 2 if stage > 0 and position == 0 else 1
+                blocks.append(block(spec, inputs, *width, stride))
+                inputs = width[-1]
+        super().__init__(spec, embedding_dim=inputs)
         self.conv = conv3x3(3, CIFAR_STEM_WIDTH, bias=spec.keras)
         self.norm = NormAct(CIFAR_STEM_WIDTH, eps=spec.eps)
-        self.blocks = nn.Sequential(*blocks)
-        self.last_norm = nn.Identity() if spec.version == 1 else NormAct(width, eps=spec.eps)
-        self.fc = nn.Linear(width, spec.classes)
+        self.blocks = blocks
+        self.last_norm = nn.Identity() if spec.version == 1 else NormAct(inputs, eps=spec.eps)
+        self.fc = nn.Linear(inputs, spec.classes)
         he_normal_(self)
 
     def embed(self, x: Tensor) -> Tensor:
         maps: Tensor = self.last_norm(self.blocks(self.norm(self.conv(x))))
         return maps.mean((2, 3))
-
-
-def _basic_blocks(spec: ResNetCifar) -> tuple[list[nn.Module], int]:
-    """The blocks of version 1 and the width they end with."""
-    blocks: list[nn.Module] = []
-    inputs = CIFAR_STEM_WIDTH
-    for outputs in (16, 32, 64):
-        for _ in range((spec.depth - 2) // 6):
-            stride = 1 if inputs == outputs else 2
-            blocks.append(CifarBasicBlock(spec, inputs, outputs, stride))
-            inputs = outputs
-    return blocks, inputs
-
-
-def _bottlenecks(spec: ResNetCifar) -> tuple[list[nn.Module], int]:
-    """The blocks of version 2 and the width they end with."""
-    blocks: list[nn.Module] = []
-    inputs = CIFAR_STEM_WIDTH
-    for width, outputs in ((16, 64), (64, 128), (128, 256)):
-        for _ in range((spec.depth - 2) // 9):
-            # The first stage widens without shrinking the map.
-            stride = 1 if inputs in (CIFAR_STEM_WIDTH, outputs) else 2
-            blocks.append(CifarBottleneck(spec, inputs, width, outputs, stride))
-            inputs = outputs
-    return blocks, inputs
 
 
 @dataclass(frozen=True)

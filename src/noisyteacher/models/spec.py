@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from math import inf
 from numbers import Integral, Real
 from typing import Any
 
@@ -88,19 +87,13 @@ def require_classes(spec: ModelSpec) -> None:
     require_whole(spec, "classes", least=2)
 
 
-def require_width(spec: ModelSpec) -> None:
-    """Refuse a width that is not a finite number above zero; store it as a float."""
-    _require_real(spec, "width", "a finite number above 0", lambda width: 0 < width < inf)
-
-
 def require_dropout(spec: ModelSpec) -> None:
-    """Refuse a dropout outside [0, 1); store it as a float."""
-    _require_real(spec, "dropout", "in [0, 1)", lambda dropout: 0 <= dropout < 1)
+    """Refuse a dropout outside [0, 1)."""
+    require_real(spec, "dropout", "in [0, 1)", lambda dropout: 0 <= dropout < 1)
 
 
-def _require_real(
-    spec: ModelSpec, name: str, wanted: str, is_good: Callable[[float], bool]
-) -> None:
+def require_real(spec: ModelSpec, name: str, wanted: str, is_good: Callable[[float], bool]) -> None:
+    """Refuse a field that is no number, or not as ``wanted``; store it as a float."""
     value = getattr(spec, name)
     if isinstance(value, bool) or not isinstance(value, Real) or not is_good(float(value)):
         raise InputError(f"{type(spec).__name__}: {name} must be {wanted}, not {value!r}.")

@@ -91,8 +91,7 @@ def average_predictions(
     """The mean of finished students' predictions for every example of the problem."""
     found = [
         label(
-            problem.model,
-            student.state,
+            student.network(),
             problem.data.inputs,
             problem.data.views,
             ids=problem.ids,

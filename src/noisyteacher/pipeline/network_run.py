@@ -326,8 +326,7 @@ class _NetworkFit:
                 logits = self.floors[part].logits(take_rows(self.task.inputs, rows))
             else:
                 logits = predict_logits(
-                    self.run.spec,
-                    self.trained[candidate][part].state,
+                    self.trained[candidate][part].network(),
                     gather_rows(self.run.tensors, torch.from_numpy(rows)),
                     self.data.views,
                     device=self.run.device,

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import temporary_sibling, write_atomic
+from noisyteacher.core.user_code import import_extra
 from noisyteacher.data import Tokens
 from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords, join_words
 from noisyteacher.data.frozen_encoder import FrozenEncoder
@@ -37,7 +38,8 @@ def export_onnx(student: Student, path: str | Path, *, with_encoder: bool = Fals
 
     ``with_encoder`` puts the frozen encoder of a student on embeddings into the file.
     """
-    _require_onnx()
+    for module in ("onnx", "onnxscript"):
+        import_extra(module, "onnx", "Exporting needs onnx")
     path = Path(path)
     wrapped = _Whole(student, with_encoder=with_encoder).eval()
     given = onnx_inputs(student, _dummy(student), with_encoder=with_encoder)
@@ -113,16 +115,6 @@ def _encoder_of(student: Student) -> FrozenEncoder:
     if not isinstance(featurizer, FrozenEncoder):
         raise InputError("Only a student on embeddings has an encoder to export (--with-encoder).")
     return featurizer
-
-
-def _require_onnx() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            "Exporting needs onnx: install it with `pip install 'noisyteacher[onnx]'`."
-        ) from error
 
 
 def _dummy(student: Student) -> RawInputs:

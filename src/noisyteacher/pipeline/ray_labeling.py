@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.user_code import import_extra
 from noisyteacher.pipeline.labeling import LabeledShard, Say, Shard, label_shard
 from noisyteacher.pipeline.teachers import Teacher
 
@@ -39,7 +40,7 @@ class RayWorkers:
         gpus: float | None = None,
         say: Say = lambda text: None,
     ) -> None:
-        ray = _import_ray()
+        self._ray = ray = import_extra("ray", "ray", "--ray needs Ray")
         if not ray.is_initialized():
             try:
                 ray.init(address=address, log_to_driver=False)
@@ -60,18 +61,19 @@ class RayWorkers:
 
     def __call__(self, shards: Iterable[Shard], batch_size: int) -> Iterator[LabeledShard]:
         """Label shards in any order."""
-        ray = _import_ray()
+        ray = self._ray
         actor = ray.remote(
             num_cpus=1, num_gpus=self._gpus, max_restarts=-1, max_task_retries=_MOST_DEATHS
         )(_Worker)
         workers = [actor.remote(self._make, batch_size) for _ in range(self._count)]
         try:
-            yield from self._run(ray, workers, iter(shards))
+            yield from self._run(workers, iter(shards))
         finally:
             for worker in workers:
                 ray.kill(worker)
 
-    def _run(self, ray: Any, workers: list[Any], shards: Iterator[Shard]) -> Iterator[LabeledShard]:
+    def _run(self, workers: list[Any], shards: Iterator[Shard]) -> Iterator[LabeledShard]:
+        ray = self._ray
         flying: dict[Any, tuple[Any, Shard]] = {}
         lost: Counter[int] = Counter()
 
@@ -118,13 +120,3 @@ class _Worker:
         result = label_shard(self._teacher, shard, self._batch_size, said.append)
         self._batch_size = result.batch_size
         return result, said
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError(
-            "--ray needs Ray: install it with `pip install 'noisyteacher[ray]'`."
-        ) from error
-    return ray

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
 from noisyteacher.core.machine import choose_device
-from noisyteacher.core.user_code import import_named
+from noisyteacher.core.user_code import import_extra, import_named
 from noisyteacher.data import Dataset, Tokens
 from noisyteacher.data.input_format import InputFormat
 from noisyteacher.labels import TeacherLabels
@@ -86,10 +86,9 @@ class ModelTeacher:
     def label(
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
     ) -> TeacherLabels:
-        network, format_ = self.student.network, self.student.inputs
+        format_ = self.student.inputs
         return predict_labels(
-            _Built(network),
-            network.state_dict(),
+            self.student.network,
             format_.tensors(inputs),
             format_.views(),
             ids=ids,
@@ -102,16 +101,6 @@ class ModelTeacher:
             seed=seed,
             name=self.name,
         )
-
-
-@dataclass(frozen=True)
-class _Built:
-    """A network that is there already, so that every shard uses the same one."""
-
-    network: nn.Module
-
-    def build(self) -> nn.Module:
-        return self.network
 
 
 Function = Callable[[list[Any], Any], Any]
@@ -241,16 +230,11 @@ def _renamed(own: tuple[str, ...], names: Sequence[str], model: str) -> tuple[st
 
 def _hugging_face(model: str, max_length: int) -> Student:
     """A Hugging Face sequence classifier, by folder or name, as a student of texts."""
-    try:
-        from transformers import AutoConfig
-    except ImportError as error:
-        raise InputError(
-            f"{model} is not a student's folder; Hugging Face classifiers need transformers: "
-            "install it with `pip install 'noisyteacher[hf]'`."
-        ) from error
+    told = f"{model} is not a student's folder; Hugging Face classifiers need transformers"
+    transformers = import_extra("transformers", "hf", told)
     try:
         check_model_name(model)
-        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(model, trust_remote_code=False)
     except LOADING_ERRORS as error:
         raise InputError(
             f"{model} is neither a saved student, nor a Hugging Face classifier, nor "

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.machine import choose_device, memory_of, one_thread
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data.tensors import rows_in
-from noisyteacher.models import MLP, BagLinear, BagMLP, CustomModel, Linear
+from noisyteacher.models import MLP, BagLinear, BagMLP, CustomModel, Linear, Network
 from noisyteacher.models.layers import side_by_side
 from noisyteacher.train.checkpoint import (
     EpochRecord,
@@ -72,6 +73,12 @@ class Trained:
     @property
     def accuracy(self) -> Accuracy:
         return Accuracy.of(self.history.curve)
+
+    def network(self) -> Network:
+        """The student in evaluation mode, on the CPU."""
+        made = cast(Network, self.job.model.build())
+        made.load_state_dict(self.state)
+        return made.eval()
 
     @property
     def examples_per_second(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from noisyteacher.data.tensors import gather_rows, rows_in, to_device
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.models import Network, embed_and_classify
 from noisyteacher.train.config import TrainConfig
-from noisyteacher.train.job import BuildsModel
 
 # Temperatures at which per-view statistics are kept (UPS tempers its negatives by 2).
 VIEW_TEMPERATURES = (1.0, 2.0)
@@ -23,8 +22,7 @@ _BATCH = 1024
 
 
 def label(
-    model: BuildsModel,
-    state: dict[str, Tensor],
+    network: Network,
     inputs: Inputs,
     views: Views,
     *,
@@ -38,7 +36,7 @@ def label(
     seed: int = 0,
     name: str | None = None,
 ) -> TeacherLabels:
-    """Label ``inputs`` with the model, un-augmented and in evaluation mode.
+    """Label ``inputs``, un-augmented; the network is put on the device, in evaluation mode.
 
     ``embeddings`` keeps the penultimate layer (VID needs it); ``view_passes`` (10 in the paper)
     keeps the mean and spread over that many random crops (UPS and fidelity weighting need them).
@@ -48,7 +46,7 @@ def label(
     if view_passes == 1:
         raise InputError("A spread over views needs at least 2 view passes.")
     where = torch.device(device)
-    network = _evaluating(model, state, where)
+    _put(network, where)
     generator = torch.Generator(where).manual_seed(seed)
     # An encoder may refuse an empty batch, so the columns of no rows are made without it.
     found = {} if len(ids) else _no_rows(network, embeddings, view_passes)
@@ -71,27 +69,19 @@ def label(
 
 
 def predict_logits(
-    model: BuildsModel,
-    state: dict[str, Tensor],
-    inputs: Inputs,
-    views: Views,
-    *,
-    device: torch.device | str = "cpu",
+    network: Network, inputs: Inputs, views: Views, *, device: torch.device | str = "cpu"
 ) -> np.ndarray:
-    """(n, L) float32: the model's logits, un-augmented and in evaluation mode."""
-    where = torch.device(device)
-    network, found = _evaluating(model, state, where), []
+    """(n, L) float32: the network's logits; as ``label`` does it."""
+    where, found = torch.device(device), []
+    _put(network, where)
     for index in torch.arange(rows_in(inputs)).split(_BATCH):
         shown = views.plain(to_device([gather_rows(inputs, index)], where))
         found.append(_predict(network, shown, where)[0].cpu().numpy())
     return np.concatenate(found)
 
 
-def _evaluating(model: BuildsModel, state: dict[str, Tensor], device: torch.device) -> Network:
-    network = cast(Network, model.build())
-    network.load_state_dict(state)
+def _put(network: Network, device: torch.device) -> None:
     network.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return network
 
 
 @torch.no_grad()

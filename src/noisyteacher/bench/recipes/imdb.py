@@ -6,15 +6,7 @@ from dataclasses import replace
 
 from noisyteacher.bench.method_sets import FLOOR
 from noisyteacher.bench.recipe import Recipe
-from noisyteacher.methods import (
-    VID,
-    Consistency,
-    GoldOnly,
-    SLaM,
-    TaylorCE,
-    Vanilla,
-    Weighted,
-)
+from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, TaylorCE, Vanilla, Weighted
 from noisyteacher.models import BagLinear, ModelSpec, TextEncoder
 from noisyteacher.train import Adam, Constant, Cosine, TrainConfig
 
