@@ -72,8 +72,8 @@ def main() -> None:
             for student in ("linear", "mlp"):
                 told = distil(folder, test, args.labels, student, seed)
                 for one in told["candidates"]:
-                    result = {k: one[k] for k in ("candidate", "accuracy_on_S", "accuracy_on_test")}
-                    found.append({"gold": gold, "student": student, "seed": seed, **result})
+                    cell = {"gold": gold, "student": student, "seed": seed}
+                    found.append(cell | accuracies(one))
                 print(f"{gold} gold, seed {seed}, {student}: {told['verdict']}", flush=True)
     where = this_machine()
     write_csv(args.csv, [row | where for row in found])
@@ -101,6 +101,15 @@ def embeddings(args: argparse.Namespace) -> dict[str, np.ndarray]:
         write_atomic(path, content.getvalue())
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
+
+
+def accuracies(candidate: dict) -> dict:
+    """One candidate's columns; with --selection its own accuracy is the one on S."""
+    return {
+        "candidate": candidate["candidate"],
+        "accuracy_on_S": candidate["accuracy"],
+        "accuracy_on_test": candidate["accuracy_on_test"],
+    }
 
 
 def write_table(path: Path, x: np.ndarray, ids: np.ndarray, y: np.ndarray | None) -> None:

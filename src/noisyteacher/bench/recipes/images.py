@@ -74,7 +74,7 @@ def cifar100(teacher: ModelSpec | None = None, student: ModelSpec | None = None)
     Gold only comes with two weight decays, of which S is to choose.
 
     ``noisyteacher bench cifar100 --labeled 5000 --epochs 60 --trials 1 --data DIR``. Made for one
-    H200; students run eight at a time, 33 s each. Measured after 60 epochs: SLaM 44.22, vanilla
+    H200; students run eight at a time, 33 s each. Measured in that trial: SLaM 43.78, vanilla
     40.26, see results/RESULTS.md, which has the other sizes too; the paper: 42.72 and
     37.94 at 5 000 labels. ResNets are version 1, where the paper's are likely version 2.
 
