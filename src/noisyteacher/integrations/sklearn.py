@@ -272,6 +272,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             )
         if hasattr(self, "coef_"):
             del self.coef_  # of an earlier fit
+        if self.student == "linear":
+            X = _compact(X)
         words = sparse.issparse(X)
         if self.student == "linear" and (method is None or can_cross_fit(method, words)):
             tried = default_methods(words) if method is None else (GoldOnly(), method)
@@ -298,7 +300,6 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self, X: Any, rows: Rows, methods: Sequence[Method], seed: int, labels: TeacherLabels | None
     ) -> Self:
         """The linear student that cross-fitting makes of these methods."""
-        X = _compact(X)
         gold, measured = rows.y >= 0, np.full(len(rows), -1)
         measured[rows.val_ids] = rows.val_y
         # Rows without a teacher label may have trained the teacher: they say nothing about it.
