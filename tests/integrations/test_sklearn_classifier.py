@@ -421,6 +421,32 @@ def test_a_method_may_be_text() -> None:
         quick(steps=2, method=SLaM).fit(X, Y, **TEACHER)
 
 
+class Frame(np.ndarray):
+    """As much of a data frame as matters here: an array whose columns have names."""
+
+    columns: tuple[object, ...]
+
+
+def framed(probs: np.ndarray, columns: tuple[object, ...]) -> Frame:
+    frame = probs.view(Frame)
+    frame.columns = columns
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("columns", "follows"), [(NAMES[::-1], True), (range(3, -1, -1), False), ("pqrs", False)]
+)
+def test_columns_of_a_frame_are_found_by_name(columns: Any, follows: bool) -> None:
+    """Numbers, and names that are no classes', only count the columns."""
+    student = quick()
+    student._encoded(Y)
+    found = student._checked_probs(
+        "teacher_probs", framed(POOL["teacher_probs"], tuple(columns)), len(POOL["X_pool"])
+    )
+    given = POOL["teacher_probs"]
+    np.testing.assert_array_equal(found, given[:, ::-1] if follows else given)
+
+
 def test_columns_in_another_order_are_told_of() -> None:
     turned = {name: TEACHER[name][:, ::-1] for name in ("teacher_probs", "teacher_probs_gold")}
     with pytest.warns(NoisyTeacherWarning, match="no more than chance. Are its columns"):

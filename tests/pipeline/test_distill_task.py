@@ -136,7 +136,7 @@ def test_bad_labels_from_python_are_refused() -> None:
     probs = noisy_probs(Y, 2)
     with pytest.raises(InputError, match=r"'0', '1'. If these .* classes= \(--classes\)"):
         gather(**given(labels=probs))
-    with pytest.raises(InputError, match="labels must be TeacherLabels, .* not dict"):
+    with pytest.raises(InputError, match=r"labels must be TeacherLabels, .* not dict"):
         gather(**given(labels=dict(zip(IDS, probs, strict=True))))
 
 

@@ -133,7 +133,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             X, y: gold rows (n, d), dense or sparse, and their true classes (n,).
             X_pool: rows without labels (m, d), as an array or a tuple of one.
             teacher_probs: (m, L) the teacher's probabilities for them, in the order of
-                ``classes``; as an array or a tuple of one.
+                ``classes`` (columns of a data frame are found by name, where they are called as the
+                classes are); as an array or a tuple of one.
             teacher_probs_gold: (n, L) its probabilities for the gold rows, with NaN in rows that
                 it was trained on or never labeled. The rows without NaN show how far the teacher
                 can be trusted. Left out, its own probabilities are taken at their word, with a
@@ -260,7 +261,11 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             )
         unknown = "allow-nan" if name == "teacher_probs_gold" else True
         checked = check_array(probs, ensure_all_finite=unknown, input_name=name)
-        return np.asarray(checked)[:, self._teacher_columns]
+        order, classes = self._teacher_columns, [str(label) for label in self.classes_]
+        columns = list(getattr(probs, "columns", ()))
+        if sorted(map(str, columns)) == sorted(classes) and isinstance(columns[0], str):
+            order = np.array([columns.index(label) for label in classes])  # a frame with names
+        return np.asarray(checked)[:, order]
 
     def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
         """Train the student on all rows (n + m, d)."""

@@ -76,13 +76,15 @@ def distill(
         gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. ``val``
             holds rows that the teacher never saw: give it if the teacher was trained on gold rows.
             ``selection`` rows judge students and are never trained on. Test examples take no part
-            in any choice.
-        pool: a path, a dataset or (ids, inputs).
+            in any choice. True labels are class names, or numbers from 0 in the order of the
+            classes; the student predicts names, which are text: "7", not 7.
+        pool: a path, a dataset or (ids, inputs). Inputs are texts, uint8 images (n, H, W, 3), or
+            numbers (n, d) without NaN, as lists of texts or NumPy arrays.
         labels: teacher labels of the pool and of the gold rows (or of ``val``): labels, a store,
             a file of probabilities, or an array with a row for each gold, then each pool example
             (then each of ``val``, where given); or several of these.
         method: one or several, tried instead of the defaults.
-        classes: names of the columns of an array of probabilities.
+        classes: names of the columns of an array of probabilities; None names them "0", "1", ...
         logits: whether the numbers in an array or a file of labels are logits.
         compare, quick, generations: try more methods, fewer, or students of students (which need
             ``val`` and ``selection``).
