@@ -27,7 +27,15 @@ from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, Setting,
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.integrations.sklearn import SLaMClassifier
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import ConfidentPruning, GoldOnly, SLaM, Vanilla, Weighted
+from noisyteacher.methods import (
+    ConfidentPruning,
+    Consistency,
+    GoldOnly,
+    Method,
+    SLaM,
+    Vanilla,
+    Weighted,
+)
 from noisyteacher.models import MLP
 from noisyteacher.noise import TeacherNoise
 
@@ -159,6 +167,14 @@ def test_sparse_and_dense_rows_meet() -> None:
     )
 
 
+def test_methods_of_words_are_not_tried_on_other_sparse_rows() -> None:
+    """The default has a method that drops words, which rows with few zeros cannot have."""
+    given = TEACHER | {"X_pool": sparse.csr_matrix(POOL["X_pool"])}
+    student = quick(method=None).fit(sparse.csr_matrix(X), Y, **given)
+    dense = quick(method=None).fit(X, Y, **TEACHER)
+    np.testing.assert_array_equal(student.predict_proba(X_TEST), dense.predict_proba(X_TEST))
+
+
 def texts_and_teacher() -> tuple[Any, np.ndarray, np.ndarray]:
     """TF-IDF rows (CSR) of 200 texts of two classes, and a teacher that is right on most."""
     words = {"good": ["fine", "great", "lovely"], "poor": ["bad", "awful", "dull"]}
@@ -171,12 +187,13 @@ def texts_and_teacher() -> tuple[Any, np.ndarray, np.ndarray]:
     return TfidfVectorizer().fit_transform(texts), y, probs
 
 
-def test_sparse_and_dense_texts_make_the_same_student() -> None:
+@pytest.mark.parametrize("method", [SLaM(), Consistency(SLaM())])
+def test_sparse_and_dense_texts_make_the_same_student(method: Method) -> None:
     rows, y, probs = texts_and_teacher()
     found = []
     for x in (rows, rows.toarray(), sparse.coo_matrix(rows)):
         x = x.tocsr() if sparse.issparse(x) else x
-        student = quick().fit(
+        student = quick(method=method).fit(
             x[:40], y[:40], X_pool=x[40:], teacher_probs=probs[40:], teacher_probs_gold=probs[:40]
         )
         found.append((student.predict_proba(rows), student.verdict_))
@@ -402,6 +419,32 @@ def test_a_method_may_be_text() -> None:
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
     with pytest.raises(InputError, match="method must be one of"):
         quick(steps=2, method=SLaM).fit(X, Y, **TEACHER)
+
+
+class Frame(np.ndarray):
+    """As much of a data frame as matters here: an array whose columns have names."""
+
+    columns: tuple[object, ...]
+
+
+def framed(probs: np.ndarray, columns: tuple[object, ...]) -> Frame:
+    frame = probs.view(Frame)
+    frame.columns = columns
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("columns", "follows"), [(NAMES[::-1], True), (range(3, -1, -1), False), ("pqrs", False)]
+)
+def test_columns_of_a_frame_are_found_by_name(columns: Any, follows: bool) -> None:
+    """Numbers, and names that are no classes', only count the columns."""
+    student = quick()
+    student._encoded(Y)
+    found = student._checked_probs(
+        "teacher_probs", framed(POOL["teacher_probs"], tuple(columns)), len(POOL["X_pool"])
+    )
+    given = POOL["teacher_probs"]
+    np.testing.assert_array_equal(found, given[:, ::-1] if follows else given)
 
 
 def test_columns_in_another_order_are_told_of() -> None:

@@ -547,6 +547,8 @@ def test_candidates_by_kind_and_wish() -> None:
     consistency = "Consistency(inner=SLaM(hard=True, per_class=True))"
     calibrated = "Consistency(inner=Calibrated(inner=Vanilla()))"
     assert named("text", 3, SLaM()) == [FLOOR, "GoldOnly()", "SLaM()", consistency]
+    tables = [FLOOR, "GoldOnly()", "SLaM()", "Calibrated(inner=Vanilla())", consistency]
+    assert named("table", 3, SLaM()) == tables
     images = ["GoldOnly()", "SLaM()", calibrated, "Consistency(inner=SLaM())"]
     assert named("image", 3, SLaM()) == images
     assert sorted(named("image", 3, Consistency(SLaM()))) == sorted({*images} - {"SLaM()"})
@@ -574,6 +576,7 @@ def test_the_anchor_is_among_the_candidates_and_depends_on_no_order() -> None:
 
     calibrated = "Consistency(inner=Calibrated(inner=Vanilla()))"
     assert anchor("image", 3, SLaM()) == anchor("image", 3, SLaM(), compare=True) == calibrated
+    assert anchor("table", 3, SLaM()) == "Calibrated(inner=Vanilla())"
     assert anchor("text", 2, SLaM()) == "Consistency(inner=SLaM(hard=True, k=2, per_class=True))"
     assert anchor("image", 3, SLaM(), quick=True) == "SLaM()"
     assert anchor("image", 3, GoldOnly(), quick=True) is None

@@ -118,6 +118,28 @@ def test_probabilities_without_ids_stand_in_the_order_gold_pool() -> None:
         gather(**given(labels=noisy_probs(Y[POOL], 2)))
 
 
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (np.full((60, 2), np.nan), "infinite or NaN values in rows 0, 1, 2, 3, 4 and 55 more"),
+        (np.diag([np.inf] + [0.0] * 59), r"infinite or NaN values in rows 0\."),
+        ({"a": 1}, r"a table \(n, d\); not dict"),
+        (np.zeros((60, 8, 8)), "not float64 of shape"),
+    ],
+)
+def test_bad_inputs_from_python_are_refused(inputs: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        gather(**given(gold=(IDS[:60], inputs, Y[:60])))
+
+
+def test_bad_labels_from_python_are_refused() -> None:
+    probs = noisy_probs(Y, 2)
+    with pytest.raises(InputError, match=r"'0', '1'. If these .* classes= \(--classes\)"):
+        gather(**given(labels=probs))
+    with pytest.raises(InputError, match=r"labels must be TeacherLabels, .* not dict"):
+        gather(**given(labels=dict(zip(IDS, probs, strict=True))))
+
+
 def test_endings_of_label_files_may_be_upper_case(tmp_path: Path) -> None:
     expected = labels_of().probs
     np.save(tmp_path / "probs.npy", noisy_probs(Y, 2))

@@ -4,8 +4,8 @@ Each split draws, from the 1 797 digits that scikit-learn bundles, 400 test rows
 train the teacher (naive Bayes, right on about 88% of new digits), up to 400 gold rows and a pool
 of 797. Gold rows and pool are new to the teacher. All students are linear. Their strengths are
 fixed: C = 100 without a teacher and C = 1 with one were the best of 0.1 to 100 on six splits with
-other seeds. The blend is that of ``distill`` with these strengths alone and three folds, which takes
-a tenth of the time.
+other seeds. The blend is that of ``distill`` with these strengths alone and three folds, which
+takes a tenth of the time.
 """
 
 from __future__ import annotations

@@ -91,7 +91,10 @@ def as_inputs(given: Any) -> tuple[Kind, np.ndarray | list[str]]:
     if kind == "image":
         return kind, rgb_images(given)
     if kind == "table":
-        return kind, np.asarray(given, np.float32)
+        table = np.asarray(given, np.float32)
+        if rows := np.flatnonzero(~np.isfinite(table).all(1)).tolist():
+            raise InputError(f"The table has infinite or NaN values in rows {first_few(rows)}.")
+        return kind, table
     return kind, [str(text) for text in given]
 
 
@@ -110,7 +113,10 @@ def _kind_of(inputs: object) -> Kind:
         )
     if isinstance(inputs, Sequence) and all(isinstance(text, str) for text in inputs):
         return "text"
-    raise InputError(f"Inputs must be texts, uint8 images or a table, not {type(inputs).__name__}.")
+    raise InputError(
+        "Inputs must be a list of texts, or a NumPy array: uint8 images (n, H, W, 3) or a table "
+        f"(n, d); not {type(inputs).__name__}."
+    )
 
 
 def rgb_images(images: np.ndarray) -> np.ndarray:

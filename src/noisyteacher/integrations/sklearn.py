@@ -135,7 +135,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             X, y: gold rows (n, d), dense or sparse, and their true classes (n,).
             X_pool: rows without labels (m, d), as an array or a tuple of one.
             teacher_probs: (m, L) the teacher's probabilities for these rows, in the order of
-                ``classes``; as an array or a tuple of one.
+                ``classes``; as an array or a tuple of one. The columns of a data frame are found by
+                name if they are called like the classes.
             teacher_probs_gold: (n, L) the teacher's probabilities for the gold rows, with NaN in
                 rows that it was trained on or did not label. The noise model is fitted on the rows
                 without NaN. By default, the teacher's probabilities are used as they are, with a
@@ -262,7 +263,11 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             )
         unknown = "allow-nan" if name == "teacher_probs_gold" else True
         checked = check_array(probs, ensure_all_finite=unknown, input_name=name)
-        return np.asarray(checked)[:, self._teacher_columns]
+        order, classes = self._teacher_columns, [str(label) for label in self.classes_]
+        columns = list(getattr(probs, "columns", ()))
+        if sorted(map(str, columns)) == sorted(classes) and isinstance(columns[0], str):
+            order = np.array([columns.index(label) for label in classes])  # a frame with names
+        return np.asarray(checked)[:, order]
 
     def _learn(self, X: Any, rows: Rows, seed: int, labels: TeacherLabels | None = None) -> Self:
         """Train the student on all rows (n + m, d)."""
@@ -274,6 +279,8 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             )
         if hasattr(self, "coef_"):
             del self.coef_  # of an earlier fit
+        if self.student == "linear":
+            X = _compact(X)
         words = sparse.issparse(X)
         if self.student == "linear" and (method is None or can_cross_fit(method, words)):
             tried = default_methods(words) if method is None else (GoldOnly(), method)
@@ -298,7 +305,6 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
         self, X: Any, rows: Rows, methods: Sequence[Method], seed: int, labels: TeacherLabels | None
     ) -> Self:
         """The linear student that cross-fitting makes of these methods."""
-        X = _compact(X)
         gold, measured = rows.y >= 0, np.full(len(rows), -1)
         measured[rows.val_ids] = rows.val_y
         # Rows without a teacher label may have trained the teacher: they say nothing about it.

@@ -174,9 +174,12 @@ def label_numbers(
         place |= _spelled_otherwise(strange, classes, synonyms or {})
     if strange := [name for name in strange if name not in place]:
         refuse_several(strange, classes, where)
+        numbered = all(name == str(place) for place, name in enumerate(classes))
         raise UnknownLabelsError(
             f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
             f"classes {first_few(classes, 10)}."
+            + " If these are the positions of columns without names, name the columns, in their "
+            "order, with classes= (--classes)." * numbered
         )
     number: dict[str | None, int] = {name: place[name] for name in used}
     return np.fromiter((number.get(text, -1) for text in texts), np.int64, len(texts))

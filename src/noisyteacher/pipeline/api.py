@@ -77,14 +77,16 @@ def distill(
         gold, val, selection, test: paths, datasets or (ids, inputs, y) with true labels. ``val``
             are rows that the teacher was not trained on; they are needed if it was trained on gold
             rows. ``selection`` rows are used to compare students and never trained on. Test
-            examples are not used for any choice.
-        pool: a path, a dataset or (ids, inputs).
+            examples are not used for any choice. True labels are class names, or numbers from 0 in
+            the order of the classes. The student predicts names, which are text: "7", not 7.
+        pool: a path, a dataset or (ids, inputs). Inputs are texts, uint8 images (n, H, W, 3), or
+            numbers (n, d) without NaN, as lists of texts or NumPy arrays.
         labels: the teacher's labels of the pool and of the gold rows (or of ``val``):
             TeacherLabels, a label store, a file of probabilities, or an array with one row for each
             gold example, then for each pool example (then for each one of ``val``, if given); or
             several of these.
         method: one or several methods to train instead of the default ones.
-        classes: the names of the columns of an array of probabilities.
+        classes: the names of the columns of an array of probabilities. By default, "0", "1", ...
         logits: whether the numbers in an array or a file of labels are logits.
         compare, quick: whether to train more methods, or fewer.
         generations: with 2, students of the first generation label the pool again for a second one.

@@ -6,9 +6,15 @@
 - Images: ``Consistency(Calibrated(Vanilla()))``. On CIFAR-100 with 1 000 gold labels and a teacher
   that learned from other images it has 56.0, ``Consistency(SLaM())`` 43.0 (results/RESULTS.md).
   With a teacher trained on the same 5 000 gold labels alone, ``Consistency(SLaM())`` has 50.0 and a
-  calibrated Taylor-CE inside consistency 47.7. Both are always tried.
-- Texts and tables: ``Consistency(SLaM(hard=True, per_class=True))``. On AG News, three teachers and
-  100 to 2 000 gold rows, always keeping it had 84.5 where the best candidate in hindsight had 84.8.
+  calibrated Taylor-CE inside consistency 47.7.
+- Tables: ``Calibrated(Vanilla())``. Students of digits and of 40 Gaussian classes, 80 to 400 gold
+  rows, 50 cells: the chosen one is 0.9 points below the best in hindsight, and was 2.0 below it
+  when SLaM in Consistency was the anchor and nothing plain was tried. With teachers that knew far
+  more than the gold rows it was 3.5 and is 0.4, with weak ones it was 0.6 and is 1.3.
+- Texts: ``Consistency(SLaM(hard=True, per_class=True))``. On AG News, three teachers and 100 to
+  2 000 gold rows, always keeping it had 84.5 where the best candidate in hindsight had 84.8.
+
+Both forms, calibrated and SLaM in Consistency, are tried of images and of tables.
 
 ``Consistency(None)``, which needs no teacher, is a rival for images only: on texts it falls below
 logistic regression.
@@ -73,6 +79,8 @@ def default_anchor(kind: Kind, classes: int) -> Method:
     """What is kept where nothing is clearly better."""
     if kind == "image":
         return Consistency(Calibrated(Vanilla()))
+    if kind == "table":
+        return Calibrated(Vanilla())
     return Consistency(default_slam(kind, classes))
 
 

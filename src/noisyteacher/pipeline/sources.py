@@ -84,6 +84,11 @@ def as_labels(
     if isinstance(given, str | Path):
         return _read_labels(Path(given), sets, classes, settings)
     values = np.asarray(given)
+    if values.ndim == 0:
+        raise InputError(
+            "labels must be TeacherLabels, a path or an array of probabilities (n, classes), not "
+            f"{type(given).__name__}."
+        )
     return settings.make(_ids_in_order(sets, len(values)), values, classes, where="labels")
 
 
