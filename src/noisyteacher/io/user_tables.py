@@ -55,6 +55,7 @@ ID_COLUMNS = ("id", "ID", "Id")
 LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
 TEXT_COLUMNS = ("text",)
 IMAGE_COLUMNS = ("img", "image")
+_USUAL = {"id": ID_COLUMNS, "label": LABEL_COLUMNS, "text": TEXT_COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,24 @@ class FileOptions:
     text_column: str | None = None
     label_column: str | None = None
     image_size: int | None = None
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """The names that the column of ids, texts or labels may have."""
+        return candidates(self._given(what), _USUAL[what])
+
+    def column(self, what: str, columns: Sequence[str], where: str) -> str:
+        """The column of ids, texts or labels, which must be there."""
+        return find_column(what, self._given(what), _USUAL[what], columns, where)
+
+    def optional_column(self, what: str, columns: Sequence[str], where: str) -> str | None:
+        """The same, or None where the user names no column and there is none of the usual ones."""
+        if self._given(what) is None and first_present(_USUAL[what], columns) is None:
+            return None
+        return self.column(what, columns, where)
+
+    def _given(self, what: str) -> str | None:
+        given: str | None = getattr(self, f"{what}_column")
+        return given
 
 
 def candidates(given: str | None, usual: Sequence[str]) -> tuple[str, ...]:
@@ -92,15 +111,6 @@ def find_column(
             f"{first_few(columns, 10)}; name it with {what}_column= (--{what}-column)."
         )
     return found
-
-
-def optional_column(
-    what: str, given: str | None, usual: Sequence[str], columns: Sequence[str], where: str
-) -> str | None:
-    """The same, or None where the user names no column and there is none of the usual ones."""
-    if given is None:
-        return first_present(usual, columns)
-    return find_column(what, given, usual, columns, where)
 
 
 def read_table(
