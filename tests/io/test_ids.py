@@ -15,14 +15,6 @@ def found(known: np.ndarray, wanted: np.ndarray) -> list[int]:
     return IdLookup(known).find(wanted).tolist()
 
 
-@pytest.fixture(params=["dictionary", "sorted hashes"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few texts are found with a dictionary, many by their hashes."""
-    if request.param == "sorted hashes":
-        monkeypatch.setattr(ids, "_FEW", 0)
-
-
-@pytest.mark.usefixtures("either_way")
 def test_texts_are_found() -> None:
     assert found(NAMES, text_array(["a1", "c", "b", "", "b"])) == [4, -1, 0, 3, 0]
     assert found(NAMES, NAMES) == [0, 1, 2, 3, 4]
@@ -30,7 +22,6 @@ def test_texts_are_found() -> None:
     assert found(NAMES, text_array([])) == []
 
 
-@pytest.mark.usefixtures("either_way")
 def test_nothing_is_found_among_none_or_among_numbers() -> None:
     assert found(text_array([]), NAMES[:2]) == [-1, -1]
     assert found(NAMES, np.arange(2)) == [-1, -1]
@@ -38,14 +29,12 @@ def test_nothing_is_found_among_none_or_among_numbers() -> None:
     assert found(np.arange(5)[::-1], np.array([4, 9, 0])) == [0, -1, 4]
 
 
-@pytest.mark.usefixtures("either_way")
 def test_of_a_repeated_text_the_last_row_counts() -> None:
     assert found(text_array(["a", "b", "a"]), text_array(["b", "a"])) == [1, 2]
 
 
 def test_texts_of_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "_FEW", 0)
-    monkeypatch.setattr(ids, "_python_hashes", lambda all_ids: np.array([len(i) for i in all_ids]))
+    monkeypatch.setattr(ids, "_keys", lambda all_ids: np.array([len(i) for i in all_ids]))
     # "c" has the hash of "a" alone; "b" and "a" share one.
     assert found(text_array(["a", "bb"]), text_array(["c", "bb", "a"])) == [-1, 1, 0]
     assert found(text_array(["a", "b"]), text_array(["c", "b", "a"])) == [-1, 1, 0]

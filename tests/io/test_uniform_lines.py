@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 import noisyteacher.io.user_tables as user_tables
 import noisyteacher.labels.importers.usual_lines as usual_lines
 from noisyteacher.core.errors import InputError
-from noisyteacher.io.ids import text_hashes
 from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.labels.importers import import_llm, import_table, parse_classes
 
@@ -254,24 +252,6 @@ def test_an_import_is_the_same_without_columns(
             expected = outcomes()
         for content, found, wanted in zip(files, outcomes(), expected, strict=True):
             assert found == wanted, content
-
-
-def test_hashes_of_texts_do_not_depend_on_the_texts_beside_them() -> None:
-    texts = ["", "a", "b", "größe", "数" * 5, "request-1", "request-2", "x" * 64, "a\0b"]
-    together = text_hashes(pa.array(texts))
-    assert together is not None
-    assert len(set(together.tolist())) == len(texts)
-    for number, text in enumerate(texts):
-        alone = text_hashes(pa.array([text]))
-        assert alone is not None
-        assert alone[0] == together[number]
-    assert text_hashes(pa.array(["a", "x" * 65])) is None
-
-
-def test_numbered_ids_have_hashes_of_their_own() -> None:
-    hashes = text_hashes(pa.array([f"request-{number}" for number in range(100_000)]))
-    assert hashes is not None
-    assert len(np.unique(hashes)) == len(np.unique(hashes.astype(np.uint64) >> 16)) == 100_000
 
 
 @pytest.mark.parametrize("long", [0, 100])

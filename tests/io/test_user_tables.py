@@ -17,7 +17,7 @@ from noisyteacher.io.classes import is_unknown, places_of
 from noisyteacher.io.columns import ids_in
 from noisyteacher.io.formats import is_untyped, kind_of, stem_of
 from noisyteacher.io.ids import ids_like
-from noisyteacher.io.user_tables import read_table
+from noisyteacher.io.user_tables import read_table, table_blocks
 from noisyteacher.labels.importers import import_table
 
 COLUMNS = {"key": ["007", "12"], "note": ["1e3", "true"], "size": [1, 2]}
@@ -210,3 +210,13 @@ def test_minus_one_is_unknown_unless_a_class_is_called_so() -> None:
     assert not is_unknown("-1", ("-1", "1"))
     assert is_unknown("", ("a", "b"))
     assert is_unknown(None, ("a", "b"))
+
+
+def test_blocks_of_rows_have_the_keys_of_all_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "pool.jsonl"
+    path.write_text('{"id": 1, "note": [1]}\n{"id": 2, "text": "a"}\n')
+    (table,) = table_blocks(path, ("id",), ("text",))
+    assert table.to_pylist() == [
+        {"id": 1, "note": [1], "text": None},
+        {"id": 2, "note": None, "text": "a"},
+    ]

@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval
 from noisyteacher.auditing.quality import RowSummary, ValReading
-from noisyteacher.io.ids import IdLookup
+from noisyteacher.io.ids import are_among
 
 _GROUPS = 20
 _QUANTILES = np.linspace(0.0, 1.0, 21)
@@ -146,4 +146,4 @@ def check_leakage(
 
 
 def _shared(some: np.ndarray, others: np.ndarray) -> list[str]:
-    return [str(i) for i in some[IdLookup(others).find(some) >= 0].tolist()]
+    return [str(i) for i in some[are_among(some, others)].tolist()]

@@ -14,15 +14,7 @@ from noisyteacher.io.classes import label_numbers, label_texts, labeled_rows
 from noisyteacher.io.columns import ids_in
 from noisyteacher.io.formats import stem_of
 from noisyteacher.io.ids import check_unique, ids_like, row_ids
-from noisyteacher.io.user_tables import (
-    ID_COLUMNS,
-    LABEL_COLUMNS,
-    candidates,
-    find_column,
-    first_present,
-    optional_column,
-    read_table,
-)
+from noisyteacher.io.user_tables import ID_COLUMNS, FileOptions, first_present, read_table
 from noisyteacher.labels import TeacherLabels
 
 
@@ -60,13 +52,12 @@ def read_gold(
         needs_labels: if true, a table without labels is an error, and rows without a label are left
             out. Otherwise these rows have the class -1.
     """
-    where = Path(path)
-    label_names = candidates(label_column, LABEL_COLUMNS)
-    table = read_table(where, candidates(id_column, ID_COLUMNS), label_names)
+    where, options = Path(path), FileOptions(id_column, label_column=label_column)
+    table = read_table(where, options.names("id"), options.names("label"))
     columns = table.column_names
     if table.num_rows == 0:
         raise InputError(f"{where} has no rows: it names no gold labels.")
-    key = optional_column("id", id_column, ID_COLUMNS, columns, str(where))
+    key = options.optional_column("id", columns, str(where))
     if key is None:
         ids = _rows_of_the_store(stem_of(where), len(table), labels, columns, where)
     else:
@@ -75,9 +66,9 @@ def read_gold(
             check_unique(ids)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-    if not needs_labels and first_present(label_names, columns) is None:
+    if not needs_labels and first_present(options.names("label"), columns) is None:
         return Gold(ids, None)
-    column = find_column("label", label_column, LABEL_COLUMNS, columns, str(where))
+    column = options.column("label", columns, str(where))
     texts = label_texts(table[column], f"{where}: the column {column!r}")
     y = label_numbers(texts, labels.classes, str(where))
     if needs_labels:

@@ -19,7 +19,7 @@ from noisyteacher.core.errors import InputError, MissingIdsError, first_few, war
 from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.io.classes import class_numbers
-from noisyteacher.io.ids import IdLookup
+from noisyteacher.io.ids import are_among
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array, check_shape
 from noisyteacher.labels.teacher_labels import unique_ids
@@ -228,8 +228,7 @@ def _pool(
 ) -> TeacherLabels | None:
     """The pool without rows of V and A; None where nothing is left."""
     source = store if given is None else given
-    known = IdLookup(val_ids).find(source.ids) >= 0
-    known |= IdLookup(gold_ids).find(source.ids) >= 0
+    known = are_among(source.ids, val_ids) | are_among(source.ids, gold_ids)
     if known.all():
         return None
     return source.take(source.ids[~known]) if known.any() else source

@@ -176,10 +176,10 @@ def audit(
 def _usable(gold: Gold, labels: TeacherLabels, with_inputs: np.ndarray) -> Gold:
     """Without the rows that have neither a teacher label nor an input; warns of them."""
     from noisyteacher.auditing.teacher_audit import have_teacher_label
-    from noisyteacher.io.ids import IdLookup
+    from noisyteacher.io.ids import are_among
 
     labeled = labels.has(gold.ids)
-    usable = labeled | (IdLookup(with_inputs).find(gold.ids) >= 0)
+    usable = labeled | are_among(gold.ids, with_inputs)
     if usable.all():
         return gold
     have_teacher_label(gold.ids[labeled | ~usable], labels)
@@ -251,12 +251,12 @@ def _inputs(
 
 
 def _not_gold(ids: np.ndarray, val: Gold, trained_on: Gold | None) -> np.ndarray:
-    import numpy as np
-
-    from noisyteacher.io.ids import IdLookup
+    from noisyteacher.io.ids import are_among
 
     gold = [val.ids] if trained_on is None else [val.ids, trained_on.ids]
-    return ids[np.all([IdLookup(part).find(ids) < 0 for part in gold], axis=0)]
+    for part in gold:
+        ids = ids[~are_among(ids, part)]
+    return ids
 
 
 def _load(place: str, options: FileOptions, features: Sequence[str]) -> Dataset:

@@ -25,17 +25,11 @@ from noisyteacher.io.formats import is_table, read_arrays
 from noisyteacher.io.ids import text_array
 from noisyteacher.io.images import IMAGE_SUFFIXES, EncodedImages, image_files
 from noisyteacher.io.user_tables import (
-    ID_COLUMNS,
     IMAGE_COLUMNS,
-    LABEL_COLUMNS,
-    TEXT_COLUMNS,
     FileOptions,
-    candidates,
     concatenate,
-    find_column,
     first_present,
     open_parquet,
-    optional_column,
     read_table,
 )
 
@@ -200,10 +194,8 @@ def _image_columns(file: Path, options: ReadOptions) -> tuple[str | None, InputC
     image = first_present(IMAGE_COLUMNS, names)
     if image is None:
         return None, None
-    key = optional_column("id", options.id_column, ID_COLUMNS, names, where)
-    label = None
-    if options.labeled:
-        label = find_column("label", options.label_column, LABEL_COLUMNS, names, where)
+    key = options.optional_column("id", names, where)
+    label = options.column("label", names, where) if options.labeled else None
     return image, InputColumns(key, label, None)
 
 
@@ -212,13 +204,8 @@ def _read_part(
 ) -> Any:
     """All columns of some files, or those beside the images, which are read when decoded."""
     if beside_images is None:
-        labels = candidates(options.label_column, LABEL_COLUMNS)
-        return read_table(
-            files,
-            candidates(options.id_column, ID_COLUMNS),
-            [name for name in labels if name not in options.features],
-            candidates(options.text_column, TEXT_COLUMNS),
-        )
+        labels = [name for name in options.names("label") if name not in options.features]
+        return read_table(files, options.names("id"), labels, options.names("text"))
     shards, wanted = [], (beside_images.id, beside_images.label)
     for file in files:
         # One at a time: a dataset may have more shards than a process may have open files.

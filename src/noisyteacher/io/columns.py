@@ -16,16 +16,7 @@ import pyarrow.compute as pc
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.ids import clean_ids
 from noisyteacher.io.images import IMAGE_SUFFIXES
-from noisyteacher.io.user_tables import (
-    ID_COLUMNS,
-    LABEL_COLUMNS,
-    TEXT_COLUMNS,
-    FileOptions,
-    candidates,
-    find_column,
-    first_present,
-    optional_column,
-)
+from noisyteacher.io.user_tables import LABEL_COLUMNS, FileOptions, first_present
 
 # What pandas calls an index without a name, in Parquet and in CSV files.
 _NAMELESS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")
@@ -64,12 +55,10 @@ def input_columns(
     unless a labeled table beside this one has it among its ``features``.
     """
     columns = table.column_names
-    key = optional_column("id", options.id_column, ID_COLUMNS, columns, where)
-    text = optional_column("text", options.text_column, TEXT_COLUMNS, columns, where)
-    label = None
-    if labeled:
-        label = find_column("label", options.label_column, LABEL_COLUMNS, columns, where)
-    unused = [n for n in candidates(options.label_column, LABEL_COLUMNS) if n not in features]
+    key = options.optional_column("id", columns, where)
+    text = options.optional_column("text", columns, where)
+    label = options.column("label", columns, where) if labeled else None
+    unused = [name for name in options.names("label") if name not in features]
     dropped = None if labeled else first_present(unused, columns)
     rest = [name for name in columns if name not in (key, label, text, dropped)]
     index = _index_columns(table, rest)

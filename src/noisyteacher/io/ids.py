@@ -14,14 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, MissingIdsError, first_few
 from noisyteacher.io.formats import line_blocks, read_arrays
-
-# Odd numbers whose bits look random.
-_FACTORS = np.arange(1, 17, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 IdsLike = Iterable[str] | Iterable[int] | npt.NDArray[Any] | Tensor
 
@@ -98,52 +94,18 @@ def _is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def repeated_ids(ids: npt.NDArray[Any], hashes: npt.NDArray[np.int64] | None = None) -> list[Any]:
-    """The ids that stand there more than once; ``hashes`` are those of ``text_hashes``, if any."""
-    if is_text(ids):
-        # A sort of hashes is faster than a set, and needs less memory.
-        if not len(_repeated(_python_hashes(ids) if hashes is None else hashes)):
-            return []
-        return [name for name, count in Counter(ids.tolist()).items() if count > 1]
-    return list(np.unique(_repeated(ids)).tolist())
+def repeated_ids(ids: npt.NDArray[Any]) -> list[Any]:
+    """The ids that stand there more than once."""
+    # A sort of hashes is faster than a set, and needs less memory.
+    ordered = np.sort(_keys(ids))
+    if not (ordered[1:] == ordered[:-1]).any():
+        return []
+    return [name for name, count in Counter(ids.tolist()).items() if count > 1]
 
 
-def _python_hashes(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """(n,) hashes, which differ from process to process."""
-    return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
-
-
-def _repeated(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # NumPy sorts 16 bits by radix, twice as fast for 32 as all 64 the usual way. Only the few that
-    # share these 32 bits with another have to be compared as a whole.
-    near = numbers
-    for shift in (0, 16):
-        near = near[np.argsort((near >> shift).astype(np.uint16), kind="stable")]
-    same = near[1:].astype(np.uint32) == near[:-1].astype(np.uint32)
-    shared = np.zeros(len(near), bool)
-    shared[1:] |= same
-    shared[:-1] |= same
-    ordered = np.sort(near[shared])
-    repeated: npt.NDArray[Any] = ordered[1:][ordered[1:] == ordered[:-1]]
-    return repeated
-
-
-def text_hashes(texts: Any) -> npt.NDArray[np.int64] | None:
-    """(n,) numbers for an Arrow array of texts, the same for the same texts; None for long ones.
-
-    Python's own take several times as long.
-    """
-    longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    if longest > 8 * len(_FACTORS):
-        return None
-    words = max(1, -(-longest // 8))
-    padded = pc.ascii_rpad(texts, 8 * words, "\0")
-    table = np.frombuffer(padded.buffers()[2], np.uint64, len(texts) * words)
-    mixed = table.reshape(-1, words) @ _FACTORS[:words]  # words of zeros change nothing
-    for factor in _FACTORS[:2]:
-        mixed ^= mixed >> np.uint64(32)
-        mixed *= factor
-    return mixed.view(np.int64)
+def _keys(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(n,) integers to sort by: those of texts are hashes, which differ from process to process."""
+    return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids)) if is_text(ids) else ids
 
 
 def check_unique(ids: npt.NDArray[Any]) -> None:
@@ -152,41 +114,18 @@ def check_unique(ids: npt.NDArray[Any]) -> None:
         raise InputError(f"ids must be unique; repeated: {first_few(repeated)}.")
 
 
-# Of more texts than these, sorted hashes are found faster than keys of a dictionary, and they need
-# a tenth of the memory.
-_FEW = 100_000
-
-
-def _dictionary(ids: npt.NDArray[Any]) -> dict[str, int]:
-    return dict(zip(ids.tolist(), range(len(ids)), strict=True))
-
-
-def _places(ordered: npt.NDArray[Any], keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Where each key would be inserted."""
-    if len(keys) <= _FEW:
-        return np.searchsorted(ordered, keys)
-    # Millions of keys in no order jump about in memory, which takes longer than to sort them.
-    order = np.argsort(keys)
-    place = np.empty(len(keys), np.int64)
-    place[order] = np.searchsorted(ordered, keys[order])
-    return place
-
-
 class IdLookup:
-    """Finds the rows of ids."""
+    """Finds the rows of ids, by sorted numbers or hashes: a dictionary takes longer, and memory."""
 
     def __init__(self, ids: npt.NDArray[Any]) -> None:
         self._ids, self._text = ids, is_text(ids)
-        self._row_of: dict[str, int] | None = None
-        if self._text and len(ids) <= _FEW:
-            self._row_of = _dictionary(ids)
-            return
-        keys = _python_hashes(ids) if self._text else ids
+        keys = _keys(ids)
         self._order = np.argsort(keys, kind="stable")
         self._sorted = keys[self._order]
+        self._row_of: dict[str, int] | None = None
         if self._text and (self._sorted[1:] == self._sorted[:-1]).any():
             # An id stands there twice, of which the last counts, or two have the same hash.
-            self._row_of = _dictionary(ids)
+            self._row_of = dict(zip(ids.tolist(), range(len(ids)), strict=True))
 
     def find(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """(m,) row of each id, -1 where there is none."""
@@ -195,8 +134,11 @@ class IdLookup:
         if self._row_of is not None:
             rows = map(self._row_of.get, ids.tolist(), [-1] * len(ids))
             return np.fromiter(rows, np.int64, len(ids))
-        keys = _python_hashes(ids) if self._text else ids
-        place = _places(self._sorted, keys)
+        keys = _keys(ids)
+        # Keys in no order would jump about in memory, which takes longer than to sort them.
+        order = np.argsort(keys)
+        place = np.empty(len(keys), np.int64)
+        place[order] = np.searchsorted(self._sorted, keys[order])
         np.minimum(place, len(self._sorted) - 1, out=place)
         found = np.where(self._sorted[place] == keys, self._order[place], -1)
         if self._text:

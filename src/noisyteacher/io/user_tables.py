@@ -6,10 +6,10 @@ an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ ID_COLUMNS = ("id", "ID", "Id")
 LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
 TEXT_COLUMNS = ("text",)
 IMAGE_COLUMNS = ("img", "image")
+_USUAL = {"id": ID_COLUMNS, "label": LABEL_COLUMNS, "text": TEXT_COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,24 @@ class FileOptions:
     text_column: str | None = None
     label_column: str | None = None
     image_size: int | None = None
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """The names that the column of ids, texts or labels may have."""
+        return candidates(self._given(what), _USUAL[what])
+
+    def column(self, what: str, columns: Sequence[str], where: str) -> str:
+        """The column of ids, texts or labels, which must be there."""
+        return find_column(what, self._given(what), _USUAL[what], columns, where)
+
+    def optional_column(self, what: str, columns: Sequence[str], where: str) -> str | None:
+        """The same, or None where the user names no column and there is none of the usual ones."""
+        if self._given(what) is None and first_present(_USUAL[what], columns) is None:
+            return None
+        return self.column(what, columns, where)
+
+    def _given(self, what: str) -> str | None:
+        given: str | None = getattr(self, f"{what}_column")
+        return given
 
 
 def candidates(given: str | None, usual: Sequence[str]) -> tuple[str, ...]:
@@ -92,15 +111,6 @@ def find_column(
             f"{first_few(columns, 10)}; name it with {what}_column= (--{what}-column)."
         )
     return found
-
-
-def optional_column(
-    what: str, given: str | None, usual: Sequence[str], columns: Sequence[str], where: str
-) -> str | None:
-    """The same, or None where the user names no column and there is none of the usual ones."""
-    if given is None:
-        return first_present(usual, columns)
-    return find_column(what, given, usual, columns, where)
 
 
 def read_table(
@@ -137,7 +147,7 @@ def _read_file(path: Path, id_columns: Sequence[str], text_columns: Sequence[Seq
             with pq.ParquetFile(path, pre_buffer=False) as file:
                 table = file.read()
         elif kind in JSON_LINES:
-            table = _read_json_lines(path, id_columns)
+            table = _read_json_lines(path)
         else:
             table = _read_csv(path, (id_columns, *text_columns))
     _check_names(table.column_names, path)
@@ -225,69 +235,60 @@ def _check_names(names: Sequence[str], path: Path) -> None:
         raise InputError(f"{path} has several columns named {first_few(repeated)}.")
 
 
-def _read_json_lines(path: Path, id_columns: Sequence[str]) -> Any:
-    columns: dict[str, _JsonColumn] = {}
-    count = 0
+def _read_json_lines(path: Path) -> Any:
     with no_garbage():
-        for rows in _json_rows(path, read_alike=uniform_lines):
-            by_name = _by_name(rows)
-            for name in by_name:
-                columns.setdefault(name, _JsonColumn(count))
-            count += len(rows)
-            for name, column in columns.items():
-                column.add(by_name.get(name) or [None] * len(rows))
-    if not count:
+        tables = list(_json_tables(path))
+    if not tables:
         raise InputError(f"{path} is empty.")
-    key = first_present(id_columns, list(columns))
     whole = {}
-    for name, column in columns.items():
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        parts = [
+            table.select([name])
+            if name in table.column_names
+            else pa.table({name: pa.nulls(len(table))})
+            for table in tables
+        ]
         try:
-            whole[name] = column.joined()
-        except (pa.ArrowException, OverflowError) as error:
-            rule = "; ids are all text or all whole numbers" if name == key else ""
-            several = " and ".join(column.kinds) if len(column.kinds) > 1 else ""
-            mixed = f"holds {several}" if several else f"cannot be read: {error}"
-            raise InputError(f"{path}: the column {name!r} {mixed}{rule}.") from error
+            whole[name] = pa.concat_tables(parts, promote_options="permissive").column(0)
+        except pa.ArrowException as error:
+            raise _not_one_kind(name, path, error) from error
     return pa.table(whole)
 
 
-def _by_name(rows: Any) -> dict[str, Any]:
+def _json_tables(path: Path) -> Iterator[Any]:
+    """The rows of a file as tables of some thousand each."""
+    for rows in _json_rows(path):
+        if isinstance(rows, pa.RecordBatch):
+            yield pa.Table.from_batches([rows])
+            continue
+        if not any(rows):
+            raise InputError(f"{path} has rows that are empty objects.")
+        arrays = {}
+        for name, values in _by_name(rows).items():
+            try:
+                arrays[name] = _json_array(values)
+            except (pa.ArrowException, OverflowError) as error:
+                raise _not_one_kind(name, path, error) from error
+        yield pa.table(arrays)
+
+
+def _not_one_kind(name: str, path: Path, error: Exception) -> InputError:
+    """What to tell of a column that is none; the whole file is read again for it."""
+    rows = (row for rows in _json_rows(path, columns=False) for row in rows)
+    values = (row.get(name) for row in rows)
+    kinds = dict.fromkeys(_JSON_KINDS[type(value)] for value in values if value is not None)
+    mixed = f"holds {' and '.join(kinds)}" if len(kinds) > 1 else f"cannot be read: {error}"
+    rule = "; ids are all text or all whole numbers" if name in ID_COLUMNS else ""
+    return InputError(f"{path}: the column {name!r} {mixed}{rule}.")
+
+
+def _by_name(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """The values of every key that one of the rows has."""
-    if isinstance(rows, pa.RecordBatch):
-        return dict(zip(rows.schema.names, rows.columns, strict=True))
     with suppress(KeyError):
         if set(map(len, rows)) == {len(rows[0])}:
             return {name: list(map(itemgetter(name), rows)) for name in rows[0]}
     names = dict.fromkeys(chain.from_iterable(rows))
     return {name: [row.get(name) for row in rows] for name in names}
-
-
-class _JsonColumn:
-    """The values of one key, turned into Arrow arrays as they come."""
-
-    def __init__(self, before: int) -> None:
-        self._arrays = [pa.nulls(before)]  # rows that came before the key
-        self._error: Exception | None = None
-        self.kinds: dict[str, None] = {}  # of values, as messages call them
-
-    def add(self, values: Any) -> None:
-        if isinstance(values, pa.Array):
-            self._arrays.append(values)
-            self.kinds |= {_JSON_KINDS[type(values[0].as_py())]: None}
-            return
-        kinds = (_JSON_KINDS[type(value)] for value in values if value is not None)
-        try:
-            self._arrays.append(_json_array(values))
-            self.kinds |= dict.fromkeys(islice(kinds, 1))  # an array has values of one kind
-        except (pa.ArrowException, OverflowError) as error:
-            self.kinds |= dict.fromkeys(kinds)
-            self._error = self._error or error
-
-    def joined(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        tables = [pa.table({"": array}) for array in self._arrays]
-        return pa.concat_tables(tables, promote_options="permissive").column(0)
 
 
 def _json_array(values: list[Any]) -> Any:
@@ -311,23 +312,20 @@ def _json_array(values: list[Any]) -> Any:
     return pa.StructArray.from_arrays(list(map(pa.array, by_name)), names=list(first))
 
 
-def _json_rows(path: Path, read_alike: Callable[[bytes], Any] = lambda data: None) -> Iterator[Any]:
-    """The rows, some thousand at a time, or fewer long ones.
-
-    Where ``read_alike`` gives the columns of some lines, these are handed on as they are.
-    """
+def _json_rows(path: Path, *, columns: bool = True) -> Iterator[Any]:
+    """The rows, some thousand at a time, or fewer long ones; lines that are alike as a batch."""
     rows: list[dict[str, Any]] = []
     size = 0
     for raw in raw_lines(path):
-        columns = read_alike(raw.data)
-        for block in () if columns is not None else raw.blocks():
+        batch = uniform_lines(raw.data) if columns else None
+        for block in () if batch is not None else raw.blocks():
             rows += _parsed_at_once(block.lines) or _parsed_one_by_one(block, path)
             size += sum(map(len, block.lines))
             if len(rows) > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
                 yield rows
                 rows, size = [], 0
-        if columns is not None:
-            yield from filter(None, (rows, columns))
+        if batch is not None:
+            yield from filter(None, (rows, batch))
             rows, size = [], 0
     if rows:
         yield rows
@@ -409,8 +407,7 @@ def table_blocks(
                 for batch in file.iter_batches(50_000):
                     yield pa.Table.from_batches([batch])
         elif kind in JSON_LINES:
-            for rows in _json_rows(path):
-                yield pa.Table.from_pylist(rows)
+            yield from _json_tables(path)
         else:
             reading = pa_csv.ReadOptions(block_size=1 << 23)
             options = _csv_options(path, (id_columns, *text_columns))

@@ -192,7 +192,7 @@ class EndpointTeacher:
         self, ids: np.ndarray, inputs: np.ndarray | list[str], batch_size: int, seed: int
     ) -> TeacherLabels:
         self.rejected = rejected = {}
-        rows = LlmRows(len(self.classes or ()))
+        rows, numbers = LlmRows(len(self.classes or ())), []
         with ThreadPoolExecutor(self._endpoint.concurrency) as pool:
             try:
                 answers = list(pool.map(lambda text: self._sender.send(self._body(text)), inputs))
@@ -204,12 +204,13 @@ class EndpointTeacher:
             mass, reason, told = self._read(answer)
             if mass is None:
                 rejected[name] = (reason, told)
-            else:
-                rows.add(name, mass)
+            numbers.append(-1 if mass is None else rows.keep(mass))
+        labels = np.array(numbers, np.int32)
+        rows.add(ids[labels >= 0], labels[labels >= 0])
         self._check(rejected, len(rows))
-        ids, label, probs, missing, _ = rows.take()
+        named, label, probs, missing, _ = rows.take()
         return TeacherLabels.from_probs(
-            ids, probs[label], self.classes, self._k, teacher=self.name, missing=missing[label]
+            named, probs[label], self.classes, self._k, teacher=self.name, missing=missing[label]
         )
 
     def _read(self, answer: bytes) -> tuple[list[float] | None, str, str]:

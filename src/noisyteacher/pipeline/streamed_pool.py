@@ -25,16 +25,7 @@ from noisyteacher.data.input_format import InputFormat
 from noisyteacher.data.tensors import gather_rows
 from noisyteacher.io.columns import ids_in, texts_in
 from noisyteacher.io.formats import PARQUET, is_table, kind_of, stem_of
-from noisyteacher.io.user_tables import (
-    ID_COLUMNS,
-    TEXT_COLUMNS,
-    FileOptions,
-    candidates,
-    find_column,
-    open_parquet,
-    optional_column,
-    table_blocks,
-)
+from noisyteacher.io.user_tables import FileOptions, open_parquet, table_blocks
 from noisyteacher.labels import TeacherLabels, store
 from noisyteacher.labels.manifest import LABEL_COLUMNS, Manifest
 from noisyteacher.labels.teacher_labels import check_joinable
@@ -94,12 +85,10 @@ class _PoolFile:
     def blocks(self) -> Iterator[tuple[list[str], list[str]]]:
         """Ids, as text, and texts."""
         start, where = 0, str(self.path)
-        ids_named = candidates(self.options.id_column, ID_COLUMNS)
-        texts_named = candidates(self.options.text_column, TEXT_COLUMNS)
-        for table in table_blocks(self.path, ids_named, texts_named):
-            names = table.column_names
-            text = find_column("text", self.options.text_column, TEXT_COLUMNS, names, where)
-            key = optional_column("id", self.options.id_column, ID_COLUMNS, names, where)
+        columns = self.options.names("id"), self.options.names("text")
+        for table in table_blocks(self.path, *columns):
+            text = self.options.column("text", table.column_names, where)
+            key = self.options.optional_column("id", table.column_names, where)
             texts = texts_in(table, text, where)
             if key is None:
                 name = stem_of(self.path)

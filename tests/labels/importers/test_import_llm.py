@@ -155,7 +155,7 @@ def test_utf16_is_named(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
+@pytest.mark.parametrize("content", ["", "\n", "\n\n", "\ufeff"])
 def test_empty_file(tmp_path: Path, content: str) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text(content)

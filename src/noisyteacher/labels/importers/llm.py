@@ -12,19 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
-import pyarrow as pa
 from orjson import loads
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
 from noisyteacher.io.formats import LineBlock, RawLines, kind_of, name_files, no_garbage, raw_lines
+from noisyteacher.io.ids import clean_ids
 from noisyteacher.io.spelling import plain
 from noisyteacher.labels.importers.answer_lines import LONGEST_REMEMBERED, SHAPE_ERRORS, LineReader
 from noisyteacher.labels.importers.answers import Remembered
@@ -50,7 +51,6 @@ _SHOWN = 6
 _ID_TYPES = frozenset((str, int))
 _UNUSUAL: UsualAnswer = (None, "", None)
 _LINE_BY_LINE = 63  # blocks, after one whose lines are mostly unusual
-_PACKED_ROWS = 1024  # a folder may hold one response per file
 
 
 @dataclass(frozen=True)
@@ -206,54 +206,49 @@ class _Reader:
                 on_block(len(raw.data), len(columns.ids))
                 continue
             for block in raw.blocks():
-                if self._ids is not None or self._unusual > 0:
-                    self._read_lines(block, path)
-                else:
-                    self._read_block(block, path)
-                self._unusual -= 1
-                self._rows.pack(_PACKED_ROWS)
+                self._read_block(block, path)
                 on_block(sum(map(len, block.lines)), len(block.lines))
         if self._lines == before:
             raise InputError(f"{path} is empty.")
 
-    def _read_lines(self, block: LineBlock, path: Path) -> None:
-        for number, line in enumerate(block.lines, block.first):
-            if line and not line.isspace():
-                self._lines += 1
-                self._read_line(line, path, number)
-
     def _read_block(self, block: LineBlock, path: Path) -> None:
-        """The same for lines of which most are usual ones; the lines of others are read again."""
-        names, texts, models = plain_lists(block.lines) or self._usual_columns(block.lines)
-        self._lines += len(texts)
-        self._models |= models
-        labels = np.fromiter(map(self._label_numbers.__getitem__, texts), np.int32, len(texts))
-        if not set(map(type, names)) <= _ID_TYPES:
-            labels[[type(name) not in _ID_TYPES for name in names]] = -1
-        start = 0
-        for place in np.flatnonzero(labels < 0).tolist():
-            self._rows.add_all(names[start:place], labels[start:place])
-            start = place + 1
-            if not block.lines[place].strip():
-                self._lines -= 1
-            else:
-                self._read_line(block.lines[place], path, block.first + place)
-        self._rows.add_all(names[start:], labels[start:])
+        """Some lines; those that are not of a usual kind are read one by one."""
+        names: list[Any] = [None] * len(block.lines)
+        labels = np.full(len(names), -1, np.int32)
+        if self._ids is None and self._unusual <= 0:
+            usual = plain_lists(block.lines) or self._usual_columns(block.lines)
+            names, labels = list(usual.ids), self._numbers_of(usual.texts)
+            self._models |= usual.models
+            if not set(map(type, names)) <= _ID_TYPES:
+                labels[[type(name) not in _ID_TYPES for name in names]] = -1
+        self._unusual -= 1
+        self._read_others(names, labels, block, path)
+        self._rows.add(clean_ids(list(compress(names, labels >= 0))), labels[labels >= 0])
 
     def _read_columns(self, columns: UsualColumns, raw: RawLines, path: Path) -> None:
         """The same for all lines at once; every different answer is read once."""
         answers = columns.texts.dictionary_encode()
-        numbers = map(self._label_numbers.__getitem__, answers.dictionary.to_pylist())
-        labels = np.fromiter(numbers, np.int32)[answers.indices.to_numpy()]
-        ids, kept = columns.ids, labels >= 0
-        self._lines += len(ids)
+        labels = self._numbers_of(answers.dictionary.to_pylist())[answers.indices.to_numpy()]
+        names = columns.ids.to_numpy(zero_copy_only=False)  # clean, as Arrow's texts are
         self._models |= columns.models
-        if not kept.all():
-            ids, labels = ids.filter(pa.array(kept)), labels[kept]
-        self._rows.add_column(ids, labels)
-        lines = [] if kept.all() else raw.data.split(b"\n")
-        for place in np.flatnonzero(~kept).tolist():
-            self._read_line(lines[place], path, raw.first + place)
+        lines = raw.data.split(b"\n") if (labels < 0).any() else []
+        self._read_others(names, labels, LineBlock(raw.first, lines), path)
+        self._rows.add(names[labels >= 0], labels[labels >= 0])
+
+    def _read_others(self, names: Any, labels: Any, block: LineBlock, path: Path) -> None:
+        """The ids and labels of the lines that have no label yet, where they get one."""
+        self._lines += int((labels >= 0).sum())
+        for place in np.flatnonzero(labels < 0).tolist():
+            line = block.lines[place]
+            if line and not line.isspace():
+                self._lines += 1
+                found = self._read_line(line, path, block.first + place)
+                if found is not None:
+                    names[place], labels[place] = found
+
+    def _numbers_of(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
+        """(n,) the labels of texts, -1 where they have none."""
+        return np.fromiter(map(self._label_numbers.__getitem__, texts), np.int32, len(texts))
 
     def _usual_columns(self, lines: Sequence[bytes]) -> UsualColumns:
         """The answers of lines that are read one by one, without the detours of other lines."""
@@ -294,13 +289,14 @@ class _Reader:
             self._shared[label] = self._rows.keep(mass)
         return self._shared[label]
 
-    def _read_line(self, line: bytes, path: Path, number: int) -> None:
+    def _read_line(self, line: bytes, path: Path, number: int) -> tuple[Any, int] | None:
+        """The id and the label of one line; None where it has no label, which is noted."""
         try:
             response, mass, rule, named = self._read(line)
             name = response.id if self._ids is None else self._given_id(self._ids)
             if mass is None:
                 self._reject(name, response, path, number, rule)
-                return
+                return None
             if type(name) is not str and type(name) is not int:
                 raise BadLineError(
                     "has no custom_id or id that is text or a whole number (ids= (--ids) gives "
@@ -308,14 +304,14 @@ class _Reader:
                 )
         except BadLineError as error:
             self._skip(path, number, str(error))
-            return
-        self._rows.add(name, mass)
+            return None
         self._models.add(response.model)
         if named:
             self._told[rule, named] += 1
         else:
             self._off_list += 1
             self._listed.add(name, path, number, rule, response.samples[0].text, kept=True)
+        return name, self._rows.keep(mass)
 
     def _reject(self, name: Any, response: Response, path: Path, number: int, reason: str) -> None:
         self._rejected[reason] += 1

@@ -135,8 +135,10 @@ def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
         return None
     try:
         rows = orjson.loads(b"[" + b",".join(lines) + b"]")
+        if len(rows) != len(lines) or len(set(map(len, rows))) != 1:
+            return None
         found = _plain_keys(tuple(rows[0]))
-        if found is None or len(rows) != len(lines) or len(set(map(len, rows))) != 1:
+        if found is None:
             return None
         columns = {key: list(map(itemgetter(key), rows)) for key in rows[0]}
     except (KeyError, TypeError, orjson.JSONDecodeError):
