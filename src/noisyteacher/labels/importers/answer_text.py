@@ -235,7 +235,7 @@ class AnswerReader:
         if beside is not None and (beside[3] or re.match(r"[01]?[.,]\d", beside[2])):
             number = read_number(beside[2], beside[3])
             said = None if number is None else self._short(beside[1])
-            if said is not None and number * len(self._spellings.names) < 1:
+            if said and number is not None and number * len(self._spellings.names) < 1:
                 return Reading(AMBIGUOUS)  # "Sports: 0.1" leaves most to classes it does not name
             confidence = confidence if said is None else number
         if said is None:

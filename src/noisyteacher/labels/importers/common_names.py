@@ -56,7 +56,7 @@ class CommonNames:
         self.statement = (lexicon.FRAME - alone) | lexicon.JOINING | lexicon.BREAKS
         self.plain = self.statement | lexicon.NEGATIONS
         ironic = any(word in lexicon.IRONY for words in spelled for word in words)
-        self.retractions = lexicon.RETRACTIONS - (lexicon.IRONY if ironic else set())
+        self.retractions = lexicon.RETRACTIONS - (lexicon.IRONY if ironic else frozenset())
 
     def holds(self, text: str) -> bool:
         """Whether the text may be one of these names."""
