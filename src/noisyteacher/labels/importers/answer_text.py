@@ -247,9 +247,8 @@ class AnswerReader:
         if marked is not None:
             return marked
         stated = _STATEMENT.match(text)
-        other = stated is None or (stated[1] or "").lower() in _OTHER_KEYS
-        said = None if other else self._short(stated[2])
-        if said is not None:
+        said = None if stated is None else self._short(stated[2])
+        if stated and said and (stated[1] or "").lower() not in _OTHER_KEYS:
             return _found_by("prose", said)
         if _REFUSAL.match(text):
             return Reading(REFUSED)
