@@ -55,6 +55,17 @@ OTHERS = """
     irony,non_irony | This is not irony. |
     irony,non_irony | This is non_irony, but it's ironic. |
     irony,non_irony | The irony is clear. |
+    irony,non_irony | Irony: no |
+    irony,non_irony | Irony: absent |
+    irony,non_irony | irony: 0 |
+    irony,non_irony | Irony, because the author is sarcastic. | irony
+    irony,non_irony | The tweet is sarcastic, so the label is irony. | irony
+    irony,non_irony | non_irony, because it is sincere and not sarcastic. | non_irony
+    irony,non_irony | {"label": "irony"} The author is sarcastic. | irony
+    yes,no | Yes, please provide the text. |
+    yes,no | Yes, I can help with that! |
+    yes,no | No, I cannot answer that. |
+    hate,offensive,neither | I hate this. |
     question,statement,billing | This is a statement, not a question. | statement
     question,statement,billing | This is a question about billing. |
     question,statement,billing | The statement is a question. |

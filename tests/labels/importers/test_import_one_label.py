@@ -301,3 +301,23 @@ def test_labels_are_compared_as_answers_are(tmp_path: Path) -> None:
         noted(
             csv(tmp_path, "id,label\na,Science\nb,Sci/Tech\n"), classes=parse_classes("A,Sci/Tech")
         )
+
+
+def test_the_truth_beside_the_teachers_labels_is_not_read_as_its_labels(tmp_path: Path) -> None:
+    rows = "1,a lamp,cat,dog\n2,a rose,dog,dog\n3,a lily,cat,cat\n"
+    known = tmp_path / "known.csv"
+    known.write_text(f"id,text,label,llm_label\n{rows}")
+    with pytest.warns(UserWarning, match="the column 'llm_label' holds the labels"):
+        labels = import_table([known])
+    assert [labels.classes[c] for c in labels.hard] == ["dog", "dog", "cat"]
+    strange = tmp_path / "strange.csv"
+    strange.write_text(f"id,text,label,qwen\n{rows}")
+    with pytest.raises(InputError, match="both 'label' and 'qwen' hold labels; name the column"):
+        import_table([strange])
+    with pytest.warns(UserWarning, match="Hard labels"):
+        named = import_table([strange], label_column="qwen")
+    assert named.hard.tolist() == labels.hard.tolist()
+    folds = tmp_path / "folds.csv"
+    folds.write_text("id,label,fold\n1,0,0\n2,1,1\n3,2,0\n")
+    with pytest.warns(UserWarning, match="the column 'label' holds the labels"):
+        assert import_table([folds]).hard.tolist() == [0, 1, 2]

@@ -69,3 +69,17 @@ def test_every_row_gets_what_its_answer_names(tmp_path: Path) -> None:
         assert row["id"].split("/")[0] == row["reason"], row
     with pytest.raises(InputError, match="93 of 281 answers name no class"):
         import_llm([MIXED], NEWS)
+
+
+def test_the_text_that_was_asked_about_is_no_answer(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id":"a","text":"Sports","gold":"World","mine":"World"}\n')
+    with pytest.raises(InputError, match=r"may have its label under 'gold'.*--label-column"):
+        import_llm([path], NEWS)
+    path.write_text(
+        '{"id":"a","text":"Sports","label":null}\n{"id":"b","text":"Sports","label":"World"}\n'
+    )
+    done = import_llm([path], NEWS, allow_rejected=True)
+    assert (done.labels.ids.tolist(), done.rejected) == (["b"], {"empty answer": 1})
+    path.write_text('{"id":"a","text":"x","label":"World","llm_label":"Sports"}\n')
+    assert import_llm([path], NEWS).labels.hard.tolist() == [1]

@@ -62,9 +62,10 @@ ANSWER_KEYS = re.findall(
 # A key with one of these tells of another class than the answer's.
 _OTHER_KEYS = word_set(
     """
-    not no non excluded rejected wrong incorrect alternative alternatives second secondary
-    runner previous old input original example least unlikely other possible available all
-    candidate candidates options choices reason reasoning explanation gold true expected
+    not no non excluded rejected wrong incorrect worst sub parent alternative alternatives
+    second secondary runner previous old input original example least unlikely other possible
+    available all candidate candidates options choices reason reasoning explanation gold true
+    expected
     """
 )
 
@@ -98,18 +99,20 @@ _MARKER = re.compile(
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(
-    r"(?:the |my )?(?:\w+ )?(?:answer|option|choice|category|label|class|topic|sentiment)"
+    r"(?:the |my )?(?:(\w+) )?(?:answer|option|choice|category|label|class|topic|sentiment)"
     r" (?:is|would be|should be) (?:option |choice )?(\S[^\n]*)\Z",
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"\W*(?:(?:i['’]?m|i am|we['’]?re|we are)\s+(?:very\s+|so\s+|really\s+)?"
+    r"\W*(?:(?:yes|no)\W+)?(?:(?:i['’]?m|i am|we['’]?re|we are)\s+(?:very\s+|so\s+|really\s+)?"
     r"(?:sorry|unable|not able|not comfortable|afraid)"
     r"|sorry|apologies|i (?:must )?apologi[sz]e|(?:unfortunately,?\s+)?i\s+(?:can['’]?t|can ?not"
     r"|won['’]?t|will not|must (?:decline|refuse)|have to decline|do(?:n['’]?t| not) feel)"
     r"|as an? (?:ai|large language|language)\b|this (?:content|request) (?:violates|cannot))",
     re.IGNORECASE,
 )
+# "Yes, please provide the text." is no answer to a question either.
+_OFFER = re.compile(r"\W*(?:yes|no)\W+(?:please|how|i can|i['’]?ll|i['’]?d)\b", re.IGNORECASE)
 
 _QUOTED = re.compile(r"""["']?([\w ]+?)["']?\s*:\s*(?:"([^"\n]*)"|'([^'\n]*)')""")
 
@@ -184,7 +187,8 @@ class AnswerReader:
             return said
         parsed = list(_json_values(text))
         if parsed:
-            return _agreed([self.read_value(value) for value in parsed])
+            said = _agreed([self.read_value(value) for value in parsed])
+            return self._unless_contradicted(said, re.split(r"[}\]]", text)[-1])
         if text.lstrip("`json \n").startswith("{"):  # cut off, or written as Python does
             pairs = {
                 found[1].strip(): found[2] or found[3] or "" for found in _QUOTED.finditer(text)
@@ -231,6 +235,8 @@ class AnswerReader:
         if beside is not None and (beside[3] or re.match(r"[01]?[.,]\d", beside[2])):
             number = read_number(beside[2], beside[3])
             said = None if number is None else self._short(beside[1])
+            if said and number is not None and number * len(self._spellings.names) < 1:
+                return Reading(AMBIGUOUS)  # "Sports: 0.1" leaves most to classes it does not name
             confidence = confidence if said is None else number
         if said is None:
             said = self._sentences(rest)
@@ -241,11 +247,13 @@ class AnswerReader:
         if marked is not None:
             return marked
         stated = _STATEMENT.match(text)
-        said = None if stated is None else self._short(stated[1])
-        if said is not None:
+        said = None if stated is None else self._short(stated[2])
+        if stated and said and (stated[1] or "").lower() not in _OTHER_KEYS:
             return _found_by("prose", said)
         if _REFUSAL.match(text):
             return Reading(REFUSED)
+        if _OFFER.match(text):
+            return Reading(OFF_LIST)
         return self._prose.read(_FENCE.sub(r"\n\1\n", text))
 
     def _marked(self, text: str) -> Reading | None:
@@ -257,12 +265,21 @@ class AnswerReader:
         ]
         if not found:
             return None
-        if self._prose.retracts(text[found[-1].end() :]):
-            return Reading(AMBIGUOUS)
         values = [match[2] for match in found if "final" in match[1].lower()]
         values = values or [match[2] for match in found]
         said = [self._short(value.strip()) or self._prose.read(value) for value in values]
-        return _found_by("marked", _agreed(said))
+        # A model that goes on behind its answer invents the next example, and labels it.
+        first = self._spellings.find(text.splitlines()[0])
+        agreed = _agreed(said)
+        if agreed.classes and first not in (NO_CLASS, *agreed.classes):
+            return Reading(AMBIGUOUS)
+        return _found_by("marked", self._unless_contradicted(agreed, text[found[-1].end() :]))
+
+    def _unless_contradicted(self, said: Reading, after: str) -> Reading:
+        """The reading, unless the text behind the answer takes it back or states another class."""
+        one = len(said.classes) == 1
+        contradicted = one and self._prose.contradicts(said.classes[0], after)
+        return Reading(AMBIGUOUS) if contradicted else said
 
     def _pairs(self, text: str) -> Reading | None:
         """Classes with a number each: "Sports: 0.9, World: 0.1"."""

@@ -43,9 +43,7 @@ class CommonNames:
         words: those of the names that consist of common words only.
         statement: the words of a plain statement; ``plain``: those and negations.
         contrasts: those that cast doubt on it.
-        retractions: those that take it back.
-        doubtful: those that take it back only if nothing else is said: "but that is wrong", where
-            a class is called "wrong amount".
+        retractions: those that take it back; where irony is a class, "it is sarcastic" does not.
     """
 
     def __init__(self, answers: Iterable[str]) -> None:
@@ -57,8 +55,8 @@ class CommonNames:
         self.contrasts = lexicon.CONTRASTS - alone
         self.statement = (lexicon.FRAME - alone) | lexicon.JOINING | lexicon.BREAKS
         self.plain = self.statement | lexicon.NEGATIONS
-        self.doubtful = lexicon.RETRACTIONS & {word for words in spelled for word in words}
-        self.retractions = lexicon.RETRACTIONS - self.doubtful
+        ironic = any(word in lexicon.IRONY for words in spelled for word in words)
+        self.retractions = lexicon.RETRACTIONS - (lexicon.IRONY if ironic else frozenset())
 
     def holds(self, text: str) -> bool:
         """Whether the text may be one of these names."""

@@ -29,9 +29,9 @@ FRAME = (
     | word_set(
         """
     a about absolutely according agree also an analysis appropriate are as assign assigned at
-    based be being believe belong belongs best can categorize categorized certainly choice
+    based be being believe belong belongs best better can categorize categorized certainly choice
     choose chosen classified classify clear clearly closest conclude conclusion consider
-    considered conveys correct correctly could definitely describe described does evident
+    considered conveys correct correctly could decision definitely describe described does evident
     expressed expresses expressing extremely fairly fall falls final fit fits fitting following
     follows for generally given go goes guess has hence here highly i i'd i'll i've identify in
     indeed indicates input into is it it's its labeled labelled largely likely looks main mainly
@@ -64,12 +64,16 @@ AFTER_AS = word_set("it its the this that there they he she")
 CONDITIONS = frozenset(("if", "unless", "whether"))
 BREAKS = word_set("but so therefore thus hence however yet")
 PLAIN = FRAME | JOINING | BREAKS | NEGATIONS
-RETRACTIONS = word_set(
+IRONY = word_set("sarcastic sarcastically sarcasm ironic ironically irony")
+RETRACTIONS = IRONY | word_set(
     """
-    wrong incorrect incorrectly mistaken mistake kidding wait scratch correction retract
-    sarcastic sarcastically sarcasm ironic ironically irony surface superficially supposedly
+    wrong wrongly incorrect incorrectly mistaken mistakenly mistake misclassified mislabeled
+    mislabelled kidding wait scratch correction retract surface superficially supposedly
     """
 )
+# A clause of nothing but these speaks of the answer; others may tell what the text is about.
+CONCESSIONS = frozenset(("although", "though", "while", "on"))
+OF_ANSWERS = PLAIN | RETRACTIONS | CONCESSIONS | word_set("am first just made was were")
 CONTRASTS = RETRACTIONS | word_set(
     """
     but however although though despite mention mentions mentioned mentioning word words appears

@@ -30,11 +30,12 @@ from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
 from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
 from noisyteacher.labels.importers.llm_rows import RejectedList
 from noisyteacher.labels.importers.reading import OFF_LIST
+from noisyteacher.labels.importers.responses import TEACHER_KEYS
 from noisyteacher.labels.topk import logs
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
 TEACHER_COLUMNS = (
-    *("teacher_label", "prediction", "pred", "predicted_label", "predicted_class", "predicted"),
+    *(*TEACHER_KEYS, "prediction", "pred", "predicted_label", "predicted_class", "predicted"),
     *(*LABEL_COLUMNS, "answer"),
 )
 PROBABILITY_COLUMNS = ("probs", "probabilities", "scores", "logits")
@@ -44,6 +45,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 # More names than this, new in every second row, are sentences and not classes; a matrix of rows
 # and such classes would not fit into memory either.
 _MANY_CLASSES = 100
+_MANY_VALUES = 10_000  # of a column; more are no labels
 
 
 class LabeledRows(NamedTuple):
@@ -106,6 +108,32 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
         return None
     named = [field.name for field in table.schema if may_be_labels(field.type)]
     return first_present(TEACHER_COLUMNS, named)
+
+
+def refuse_rivals(table: Any, column: str, where: str) -> None:
+    """Refuse labels in ``column``, found by a name such as "label", if others may be the teacher's.
+
+    They may be the truth: then the teacher would be right everywhere, and nothing would tell.
+    """
+    if column in TEACHER_COLUMNS and column not in LABEL_COLUMNS:
+        return
+    said = _different(table[column])
+    for name in table.column_names:
+        if name == column or table[name].type != table[column].type:
+            continue
+        others = _different(table[name])
+        # Numbers beside a label may count something else, such as folds.
+        alike = others == said if is_number(table[name].type) else others <= said or said <= others
+        if alike and 1 < len(others) < 2 * len(said):
+            raise InputError(
+                f"{where}: both {column!r} and {name!r} hold labels; name the column of the "
+                "teacher's labels: label_column= (--label-column)."
+            )
+
+
+def _different(column: Any) -> set[str]:
+    values = [value for value in column.unique().to_pylist() if value is not None]
+    return {spelling_key(str(value)) for value in values[:_MANY_VALUES]}
 
 
 def read_labeled(

@@ -42,6 +42,7 @@ from noisyteacher.labels.importers.one_label import (
     label_column_of,
     on_list_rows,
     read_labeled,
+    refuse_rivals,
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
@@ -204,7 +205,10 @@ def import_table(
     table = read_table(paths, keys, candidates(label_column, ()))
     if not (named or list_column is not None or settings.logits):
         if confidence_column is None:
-            label_column = label_column_of(_without_ids(table, keys), classes)
+            rest = _without_ids(table, keys)
+            label_column = label_column_of(rest, classes)
+            if label_column is not None:
+                refuse_rivals(rest, label_column, where)
         else:
             usual = [name for name in TEACHER_COLUMNS if name != confidence_column]
             label_column = find_column("label", None, usual, table.column_names, where)

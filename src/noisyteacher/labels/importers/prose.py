@@ -45,7 +45,12 @@ _SURE = re.compile(
     re.IGNORECASE,
 )
 _LIST_MARKS = re.compile(r"^[ \t]*(?:\d+[.)]|[-*•>#]+)[ \t]+", re.MULTILINE)
-_LEAD = re.compile(r"([^,.:;!?\n—–]+)[,.:!\n—–]")
+_NUMBERS = re.compile(r"^[ \t]*\d+[.)][ \t]", re.MULTILINE)
+_LEAD = re.compile(r"([^,.:;!?\n—–]+)([,.:!\n—–])")
+# Of "Sports: 8" and "Irony: absent" the class is a key and no answer, whatever the value says.
+_KEY_MARK = re.compile(r"[:=|→⇒>—–]|\s-")
+_FEWEST_WORDS = 3  # of an explanation behind such a mark
+_LONGEST_KEY = 3  # words; "Least likely: Sports" has a key, "It tells of a match: Sports" none
 
 # "Is it X?", "Y or X?": the question mark is not that of a class called "X?".
 _ASKS = re.compile(
@@ -110,6 +115,7 @@ class Prose:
 
     def read(self, text: str) -> Reading:
         """The classes that the text names."""
+        numbered = len(_NUMBERS.findall(text)) > 1
         text = _SURE.sub("", _LIST_MARKS.sub("", text.replace("’", "'")))
         if len(text) > _LONGEST:
             lines = text.strip().splitlines()
@@ -126,7 +132,9 @@ class Prose:
             return line
         if _PARTIAL.search(text.lower()):
             return Reading(AMBIGUOUS)
-        return _Statements(self, text, units).result()
+        said = _Statements(self, text, units).result()
+        # "1. Sports\n2. World" is a ranking, or the options of the prompt.
+        return Reading(AMBIGUOUS) if numbered and len(said.classes) > 1 else said
 
     def _leading_word(self, text: str) -> Reading:
         """A class called by a common word, if the text begins with it: "Yes, because ..."."""
@@ -135,6 +143,8 @@ class Prose:
         others = set(map(self.spellings.find, WORD.findall(text.lower()))) - {label, NO_CLASS}
         if lead is None or label == NO_CLASS or others or "?" in text or self.retracts(text):
             return Reading(OFF_LIST)
+        if _KEY_MARK.match(lead[2]) and not _explains(text.strip()[lead.end() :]):
+            return Reading(OFF_LIST)
         return one_class("prose", label, lead[1])
 
     def retracts(self, text: str) -> bool:
@@ -142,10 +152,11 @@ class Prose:
         return any(map(self.clause_retracts, _clauses(list(self._units(text)), text)))
 
     def clause_retracts(self, clause: _Clause) -> bool:
-        words, doubtful = set(clause.words), self.common.doubtful
-        if words & self.common.retractions:
-            return True
-        return bool(words & doubtful) and not clause.aside and words <= lexicon.PLAIN | doubtful
+        """Whether a clause says "that is wrong" of the answer, and not "the order was wrong"."""
+        words = set(clause.words)
+        told = self.common.retractions if not clause.after_break else lexicon.RETRACTIONS
+        reason = clause.aside and clause.units[0].text not in lexicon.CONCESSIONS
+        return not reason and bool(words & told) and words <= lexicon.OF_ANSWERS
 
     def _units(self, text: str) -> Iterator[_Unit]:
         words = list(WORD.finditer(text))
@@ -178,6 +189,12 @@ class Prose:
         if not letters or re.search(r"[.!?;:](?=\s)", words):
             return NO_CLASS, False
         return self.spellings.find(words), False
+
+    def contradicts(self, label: int, text: str) -> bool:
+        """Whether a text beside an answer takes it back, or states another class."""
+        text = text[:_LONGEST]
+        told = _Statements(self, text, list(self._units(text)))
+        return told.retracted or label in told.denied or bool(told.asserted.keys() - {label})
 
     def _line_of_its_own(self, text: str) -> Reading | None:
         """A class that is the whole first or last line, with its explanation in the others."""
@@ -307,6 +324,11 @@ class _Statements:
             return False
         if earlier.sets_condition() and not earlier.ends_sentence:
             return False
+        if number and self._is_key(number - 1):
+            return False
+        end = clause.units[-1].end
+        if not words and _KEY_MARK.search(clause.gap) and not _explains(self._text[end:]):
+            return False
         if number and earlier.units[-1].text in lexicon.LISTS and "," not in earlier.gap:
             return False
         if words and lexicon.THINGS.issuperset(words):
@@ -316,6 +338,14 @@ class _Statements:
         if not words and (later or common) and not self._quiet:
             return False
         return not _means_a_thing(clause)
+
+    def _is_key(self, number: int) -> bool:
+        """Whether a clause is a key of something else than the answer, as in "Keywords: Sports"."""
+        clause, before = self._clauses[number], self._clauses[max(number - 1, 0)]
+        begins = number == 0 or before.ends_sentence
+        plain = (self._prose.common.statement | {"here's"}).issuperset(clause.words)
+        short = len(clause.units) <= _LONGEST_KEY
+        return begins and short and not plain and not clause.named and ":" in clause.gap
 
     def _attached(self, named: list[_Unit]) -> bool:
         """Whether a class is a part of a word with hyphens, as in "sports-related"."""
@@ -365,7 +395,7 @@ class _Statements:
         """Whether the text begins with the class alone, and goes on with an explanation."""
         first, follows = self._clauses[:2]
         alone = len(first.units) == 1 and first.units[0].named
-        return alone and (follows.aside or bool(re.search(r"[.\n:—–]|\s-\s", first.gap)))
+        return alone and (follows.aside or bool(re.search(r"[.\n]", first.gap)))
 
     def _only_mention(self) -> Reading:
         """A class that is mentioned, not stated: taken if it is written as the class is."""
@@ -401,15 +431,24 @@ class _Statements:
         return not any(capitals) and not re.search(r"[.!?:;\n]", gap)
 
 
+def _explains(text: str) -> bool:
+    """Whether what stands behind "Sports:" may tell why, and is no value such as 8 or "absent"."""
+    words = WORD.findall(_SENTENCE_END.split(text.lower().lstrip(" :=|-"), maxsplit=1)[0])
+    if not words:
+        return not text.strip(" \n|*_`\"'.:;-")
+    return sum(map(str.isalpha, words)) >= _FEWEST_WORDS and not any(map(_negates, words))
+
+
 def _negates(word: str) -> bool:
     return word in lexicon.NEGATIONS or word.endswith("n't")
 
 
 def _means_a_thing(clause: _Clause) -> bool:
-    """Whether the words mean what they say: "the best in the world", "has business there"."""
+    """Whether the words mean what they say: "the best in the world", "I hate this"."""
     texts = ["", *(unit.text for unit in clause.units), ""]
+    holders = {"the", "i", "we", "they", "you"}
     return any(
-        (before == "the" or "has" in clause.words) and after not in lexicon.NOUNS
+        (before in holders or "has" in clause.words) and after not in lexicon.NOUNS
         for before, unit, after in zip(texts, clause.units, texts[2:], strict=False)
         if unit.named
     )

@@ -17,7 +17,7 @@ in ``response``. Each function below reads one shape. The arguments of a tool ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -25,14 +25,35 @@ import orjson
 from noisyteacher.core.errors import first_few
 from noisyteacher.labels.importers.answers import Position, Positions
 from noisyteacher.labels.importers.reading import REFUSED
-from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
+from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS, key_words
 
 ERROR = "error"
 ID_KEYS = ("custom_id", "id", "key", "request_id", "responseId", "response_id")
+# Names that only a teacher's labels have.
+TEACHER_KEYS = (
+    *("teacher_label", "teacher_prediction", "llm_label", "llm_prediction", "llm_answer"),
+    *("model_label", "model_prediction", "gpt_label"),
+)
 # Where plain rows have the answer; "text" comes last, because it may be what was asked about.
 PLAIN_KEYS = (
-    *("response", "answer", "output", "completion", "generated_text", "prediction", "label"),
+    *(
+        *TEACHER_KEYS,
+        "response",
+        "answer",
+        "output",
+        "completion",
+        "generated_text",
+        "prediction",
+        "label",
+    ),
     *("class", "category", "content", "text", "responses", "answers", "samples"),
+)
+# A key with one of these words may hold the answer; "text" beside it is what was asked about.
+_LABEL_WORDS = frozenset(
+    (
+        *("label", "class", "category", "prediction", "pred", "predicted", "answer"),
+        *("gold", "truth", "target", "llm", "gpt", "teacher"),
+    )
 )
 _CUT_REASONS = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
 _BLOCKED = frozenset(
@@ -296,6 +317,13 @@ def _read_plain(name: Any, row: dict[str, Any]) -> Response:
             f"holds no answer of a known shape; its keys are {first_few(row, 8)}, and an answer "
             "stands under 'response', 'answer', 'label' or the like"
         )
+    if rivals := rivals_of_text(key, row):
+        if not set(PLAIN_KEYS).isdisjoint(rivals):  # its label is null
+            return _response(name, row.get("model"), ())
+        raise BadLineError(
+            f"may have its label under {first_few(rivals)}, while 'text' may be what was asked "
+            "about; name the column of labels, label_column= (--label-column)"
+        )
     said = row[key]
     sure = [one for one in CONFIDENCE_KEYS if isinstance(row.get(one), int | float | str)]
     if sure and isinstance(said, str | int):
@@ -303,6 +331,11 @@ def _read_plain(name: Any, row: dict[str, Any]) -> Response:
     several = isinstance(said, list) and all(isinstance(one, str) for one in said)
     samples = [Sample(_as_text(one)) for one in (said if several else [said])]
     return _response(name, row.get("model"), samples)
+
+
+def rivals_of_text(key: str, keys: Iterable[str]) -> list[str]:
+    """The keys that may hold the answer where the ``key`` found is "text"."""
+    return [k for k in keys if _LABEL_WORDS & set(key_words(k))] if key == "text" else []
 
 
 def _as_text(value: Any) -> str:

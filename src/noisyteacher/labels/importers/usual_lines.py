@@ -18,7 +18,7 @@ import pyarrow as pa
 from noisyteacher.io.formats import SHORT_LINE
 from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.io.user_tables import first_present
-from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id
+from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id, rivals_of_text
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
 # With one of these keys a row may be something else than an answer in a row of the user's own.
@@ -153,6 +153,8 @@ def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
 def _plain_keys(keys: tuple[str, ...]) -> tuple[str, str] | None:
     """The keys of the id and of the answer."""
     name, answer = first_present(ID_KEYS, keys), first_present(PLAIN_KEYS, keys)
+    if answer is not None and rivals_of_text(answer, keys):
+        return None
     if name is None or answer is None or _OTHER_SHAPES & set(keys) or name == answer:
         return None
     return None if _LISTS & set(keys) - {answer} else (name, answer)
