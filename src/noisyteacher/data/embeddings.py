@@ -100,7 +100,8 @@ class Embeddings(FrozenEncoder):
 
     def save_encoder(self, folder: Path) -> None:
         self.model.save_pretrained(folder)  # type: ignore[operator]
-        self._tokenizer.save_pretrained(folder)
+        # A fresh one: after its first batch a tokenizer saves the padding of that batch as well.
+        self._load("AutoTokenizer").save_pretrained(folder)
         pooling = Path(self.encoder) / "1_Pooling"
         if pooling.is_dir():
             shutil.copytree(pooling, folder / "1_Pooling")
