@@ -19,7 +19,6 @@ from noisyteacher.data import Inputs
 from noisyteacher.methods import Batch, Method
 from noisyteacher.methods.method import inner_methods
 
-
 _GROUPS = itertools.count()  # that this process has joined, and so have the others
 
 
@@ -114,8 +113,8 @@ def processes_from_environment(device: torch.device) -> Iterator[Processes]:
         # Optimisers import this, and its functions take the group of that moment as a default: it
         # would never end, and its threads abort a process that is on its way out.
         importlib.import_module("torch.distributed.nn.functional")
-        # The store of torchrun remembers the addresses of groups that have ended, and a process that
-        # is early would wait for ever at one of them: every group has names of its own.
+        # The store of torchrun keeps the addresses of groups that have ended, and a process that is
+        # early would wait for ever at one of them: every group has names of its own.
         store, rank, count = next(rendezvous("env://"))
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
