@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -14,8 +15,10 @@ from forked import Forked
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from noisyteacher.cli import main
+from tiny_encoder import save_classifier
 from user_files import noisy_probs, reviews, write_digit_folders, write_digit_tables, write_reviews
 
+ENCODER = importlib.util.find_spec("transformers") is not None
 ROOT = Path(__file__).resolve().parents[2]
 
 # Each runs in a folder that ``make_inputs`` has filled, and writes into ``out``.
@@ -43,7 +46,37 @@ COMMANDS: dict[str, list[str]] = {
         *("distill", "--gold", "images/gold", "--pool", "images/pool", "--labels", "images/labels"),
         *("--quick", "--epochs", "1", "--out", "out/run", "--device", "cpu"),
     ],
+    "distill-embeddings": [
+        *("distill", "--gold", "reviews/gold.csv", "--pool", "reviews/pool.csv"),
+        *("--labels", "reviews/labels", "--student", "embeddings", "--encoder", "encoder"),
+        *("--quick", "--folds", "2", "--out", "out/run", "--device", "cpu"),
+    ],
+    "distill-stream": [
+        *("distill", "--gold", "reviews/gold.csv", "--pool", "reviews/pool.csv"),
+        *("--labels", "reviews/labels", "--stream", "--quick", "--folds", "2", "--out", "out/run"),
+    ],
+    "distill-stream-network": [
+        *("distill", "--gold", "reviews/gold.csv", "--pool", "reviews/pool.csv"),
+        *("--labels", "reviews/labels", "--stream", "--student", "mlp", "--quick"),
+        *("--epochs", "2", "--out", "out/run", "--device", "cpu"),
+    ],
+    "distill-folds": [
+        *("distill", "--gold", "tables/gold.parquet", "--pool", "tables/pool.parquet"),
+        *("--labels", "tables/probs.npy", "--student", "mlp", "--quick", "--epochs", "2"),
+        *("--folds", "2", "--out", "out/run", "--device", "cpu"),
+    ],
+    "distill-generations": [
+        *("distill", "--gold", "reviews/a.csv", "--val", "reviews/v.csv"),
+        *("--selection", "reviews/s.csv", "--pool", "reviews/pool.csv"),
+        *("--labels", "reviews/labels", "--student", "mlp", "--quick", "--epochs", "2"),
+        *("--generations", "2", "--out", "out/run", "--device", "cpu"),
+    ],
     "bench": ["bench", "digits", "--quick", "--out", "out/run", "--device", "cpu"],
+    "bench-sizes": [
+        *("bench", "digits", "--labeled", "24,36", "--method", "SLaM();Consistency(SLaM())"),
+        *("--epochs", "2", "--teacher-epochs", "1", "--trials", "1", "--allow-dirty"),
+        *("--out", "out/run", "--device", "cpu"),
+    ],
     "halfspace": [
         *("halfspace", "--quick", "--runs", "4", "--max-steps", "100", "--out", "out/run"),
     ],
@@ -111,8 +144,13 @@ def make_inputs(folder: Path, *, student: bool) -> None:
 
 
 def make_raw_inputs(folder: Path) -> None:
-    """Reviews, digits as tables and images, and answers of an LLM."""
-    write_reviews(folder / "reviews", gold=60, pool=60)
+    """Reviews, digits as tables and images, answers of an LLM, and an encoder of texts."""
+    gold = write_reviews(folder / "reviews", gold=60, pool=60) / "gold.csv"
+    header, *lines = gold.read_text().splitlines(keepends=True)
+    for part, name in enumerate("avs"):
+        gold.with_name(f"{name}.csv").write_text(header + "".join(lines[part::3]))
+    if ENCODER:
+        save_classifier(folder / "encoder", {0: "bad", 1: "good"})
     write_digit_folders(folder / "images", gold=40, pool=40)
     tables = write_digit_tables(folder / "tables", gold=60, pool=60)
     probs = noisy_probs(reviews(200)[1], 2)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from noisyteacher.bench.gold_sizes import SHOWN
 from noisyteacher.cli import app
-from noisyteacher.cli.common import VerbCommand, text_table
+from noisyteacher.cli.common import VerbCommand, print_text, text_table
 
 GROUP: Any = typer.main.get_command(app)
 OPTIONS = [
@@ -161,3 +161,15 @@ def test_the_first_line_comes_before_the_slow_imports(tmp_path: Path) -> None:
         [sys.executable, "-c", code, *commands], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_name_in_a_file_can_command_the_terminal() -> None:
+    """A line or a table shows escape codes and Rich's markup as the characters they are."""
+    shown = StringIO()
+    console = Console(file=shown, force_terminal=True, color_system=None, width=100)
+    print_text(console, "Error: \x1b]0;title\x07 of \x9b2J, in\ntwo lines")
+    console.print(text_table("t", ["name", "n"], [["[/b] \x1b[2J", "1"]]))
+    assert r"Error: \x1b]0;title\x07 of \x9b2J, in" in shown.getvalue()
+    assert r"[/b] \x1b[2J" in shown.getvalue()
+    assert "\x1b]" not in shown.getvalue()
+    assert "\x1b[2J" not in shown.getvalue()

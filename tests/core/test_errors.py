@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisyteacher.core.errors import NoisyTeacherWarning
+from noisyteacher.core.errors import NoisyTeacherWarning, first_few
 from noisyteacher.integrations.sklearn import SLaMClassifier
 
 
@@ -23,3 +23,8 @@ def test_a_warning_names_the_file_that_called_the_package() -> None:
         )
     assert any("only, so it cannot show" in str(found.message) for found in caught)
     assert {found.filename for found in caught} == {__file__}
+
+
+def test_a_long_name_does_not_fill_the_screen() -> None:
+    told = first_few(["a" * 1_000_000, "b"])
+    assert told == f"'{'a' * 39}…{'a' * 39}', 'b'"

@@ -95,6 +95,18 @@ def test_vectors_have_unit_length_and_the_saved_encoder_gives_the_same(
     assert made.transform([]).shape == (0, 16)
 
 
+def test_a_saved_encoder_is_the_same_whether_it_was_used_or_not(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A run that was killed reads its vectors from the cache, and saves the same student."""
+    used = Embeddings(folder)
+    used.transform(TEXTS)
+    for name, encoder in {"used": used, "new": Embeddings(folder)}.items():
+        encoder.save_encoder(tmp_path / name)
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "used" / name).read_bytes()
+
+
 def test_an_unknown_encoder_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No encoder could be loaded from"):
         Embeddings(tmp_path)

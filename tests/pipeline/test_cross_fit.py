@@ -13,6 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import noisyteacher as nt
@@ -221,6 +222,25 @@ def test_embeddings_of_a_frozen_encoder(
     again = load_student(tmp_path / "student")
     texts = ["great lovely film", "awful dull film"]
     np.testing.assert_array_equal(again.logits(texts), done.student.logits(texts))
+
+
+@pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer.json"])
+def test_another_encoder_in_the_same_folder_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """What was solved on the vectors of the first one is not mixed with those of the second."""
+    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
+    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
+    settings = DistillSettings(student="embeddings", encoder=encoder, quick=True, folds=2)
+    run_distill(gather(**columns()), settings, tmp_path / "run", quiet=True)
+    path = encoder / changed
+    if path.suffix == ".json":
+        path.write_text(path.read_text().replace('"great"', '"grand"'))
+    else:
+        weights = load_file(path)
+        save_file({k: v.flip(0) for k, v in weights.items()}, path, {"format": "pt"})
+    with pytest.raises(InputError, match="holds a run with another featurizer or encoder"):
+        run_distill(gather(**columns()), settings, tmp_path / "run", quiet=True)
 
 
 def test_many_texts_are_read_by_the_encoder_alone(

@@ -281,6 +281,20 @@ def test_another_featurizer_of_the_same_width_is_another_run(tmp_path: Path) -> 
         run(make(), tmp_path / "run", quick=True, featurizer=HashedNgrams(256, (2, 2)))
 
 
+def test_doubt_and_extras_of_the_labels_belong_to_the_run(tmp_path: Path) -> None:
+    """They change what a method makes of the labels, although the probabilities are the same."""
+    given, n = columns(320, 0.8), 320
+    spread = {"view_mean": np.full((n, 2, 2), 0.5, np.float32)}
+    spread["view_std"] = np.zeros((n, 2, 2), np.float32)
+
+    def task(**changed: Any) -> Task:
+        return gather(**given | {"labels": replace(given["labels"], **changed)})
+
+    doubted = task(missing=np.full(n, 0.1, np.float32))
+    digests = [task().digest(), doubted.digest(), task(extras=spread).digest()]
+    assert len(set(digests)) == 3
+
+
 def test_students_stopped_at_a_nan_loss_are_out(tmp_path: Path) -> None:
     training = replace(QUICK, optimizer=Adam(float("inf")))
     with pytest.warns(NoisyTeacherWarning, match="is not used: the loss became nan"):

@@ -244,3 +244,34 @@ def test_ids_that_name_two_rows_are_refused(tmp_path: Path) -> None:
             gather_streamed(**files, settings=QUICK, folder=tmp_path / "shards")
         with pytest.raises(InputError, match="unique"):
             gather(**files)
+
+
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
+@pytest.mark.parametrize("student", ["hashed", "mlp"])
+@pytest.mark.parametrize("changed", ["texts", "labels"])
+def test_another_pool_beyond_the_compared_part_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, student: str, changed: str
+) -> None:
+    """Nothing but the digest would tell: the rows that are compared are the same."""
+    monkeypatch.setattr(streamed_pool, "STREAMED_FOR_COMPARISON", 50)
+    files = write_files(tmp_path)
+    settings = replace(QUICK, student=student)
+
+    def digest() -> tuple[list[str], str]:
+        task, _ = gather_streamed(**files, settings=settings, folder=tmp_path / "shards")
+        return task.ids.tolist(), task.digest()
+
+    ids, before = digest()
+    assert digest() == (ids, before)
+    row = next(f"p{i}" for i in range(1, 399) if f"p{i}" not in ids)
+    if changed == "texts":
+        lines = files["pool"].read_text().replace(f'"{row}","', f'"{row}","wonderful ')
+        files["pool"].write_text(lines)
+    else:
+        labels = TeacherLabels.open(tmp_path / "labels")
+        index = labels.topk_index.copy()
+        index[labels.ids == row] = index[labels.ids == row, ::-1]
+        replace(labels, topk_index=index).save(tmp_path / "labels", overwrite=True)
+    again, after = digest()
+    assert again == ids
+    assert after != before

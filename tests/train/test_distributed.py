@@ -67,3 +67,10 @@ def losses(folder: Path, name: str) -> list[float]:
 def test_a_batch_that_cannot_be_shared_is_refused() -> None:
     with pytest.raises(InputError, match="batch of 33 cannot be shared evenly by 2"):
         Processes(0, 2).check_batch(33)
+
+
+def test_processes_of_torchrun_join_group_after_group() -> None:
+    """Its store outlives a group, and one that is early must not meet the addresses of the last."""
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
+    command = (*launcher, "--master_port", str(free_port()), str(HERE / "run_groups.py"))
+    assert subprocess.run([sys.executable, *command], timeout=300).returncode == 0

@@ -18,6 +18,7 @@ import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from noisyteacher.core.errors import NoisyTeacherWarning, warn
@@ -157,12 +158,23 @@ def say(text: str) -> None:
 def print_text(console: Console, text: str) -> None:
     """Print text as it is; a terminal breaks it at words, a file has one line."""
     wraps = console.is_terminal
-    console.print(text, soft_wrap=not wraps, highlight=False, markup=False, emoji=False)
+    console.print(printable(text), soft_wrap=not wraps, highlight=False, markup=False, emoji=False)
+
+
+def printable(text: str) -> str:
+    """Text of a user's file without what a terminal would obey, such as a name with an ESC."""
+    return text.translate(_CONTROLS)
+
+
+# But for tabs and line breaks.
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"
+}
 
 
 def say_next(*words: object) -> None:
     """Print the command that usually follows; words in capitals are for the user to replace."""
-    typer.echo(f"Next: {shlex.join(map(str, words))}")
+    typer.echo(f"Next: {printable(shlex.join(map(str, words)))}")
 
 
 def this_command() -> str:
@@ -215,7 +227,7 @@ def text_table(
             widest = max([len(row[i]) for row in rows] + [len(word) for word in name.split()])
             table.add_column(name, justify="right", min_width=widest)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))  # not markup
     return table
 
 

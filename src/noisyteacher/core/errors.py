@@ -47,9 +47,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+_LONGEST = 80  # characters of an item
+
+
+def in_short(item: object) -> str:
+    """Its repr, of which a long one is cut in the middle."""
+    text = repr(item)
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]}…{text[-half:]}"
+
+
 def first_few(items: Iterable[object], limit: int = 5) -> str:
     """The first few items for an error message: ``"'a', 'b', 'c' and 7 more"``."""
     listed = list(items)
-    shown = ", ".join(repr(item) for item in listed[:limit])
+    shown = ", ".join(map(in_short, listed[:limit]))
     more = len(listed) - limit
     return f"{shown} and {more} more" if more > 0 else shown

@@ -5,6 +5,7 @@ They are refused at once where the Hugging Face hub cannot be asked for them.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
@@ -16,11 +17,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.integrity import file_sha256
 
 # What Transformers raises for a folder that it cannot read. A TypeError comes from a configuration
 # file that does not hold an object.
 LOADING_ERRORS = (OSError, ValueError, TypeError)
 
+_MODEL_FILES = (".safetensors", ".bin", ".json", ".txt", ".model")
 _SECONDS = 3.0
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
@@ -81,6 +84,26 @@ def load_pretrained(auto: str, name: str, kind: str, **options: Any) -> Any:
     except LOADING_ERRORS as error:
         first = str(error).partition("\n")[0]
         raise InputError(f"No {kind} could be loaded from {name!r}: {first}") from error
+
+
+def model_digest(name: str | Path, settings: str = "") -> str:
+    """Tells a model and its ``settings`` from others: by the files of its folder, or by its name
+    and revision on the hub.
+    """
+    found = hashlib.sha256(settings.encode())
+    folder = Path(name)
+    if folder.is_dir():
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in _MODEL_FILES:
+                found.update(str(path.relative_to(folder)).encode())
+                found.update(bytes.fromhex(file_sha256(path)))
+    else:
+        from huggingface_hub import try_to_load_from_cache
+
+        config = try_to_load_from_cache(str(name), "config.json")
+        revision = Path(config).parent.name if isinstance(config, str) else None
+        found.update(f"{name} {revision}".encode())
+    return found.hexdigest()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ pooled output, else its class token, else the mean of its last hidden state.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -100,7 +101,8 @@ class Embeddings(FrozenEncoder):
 
     def save_encoder(self, folder: Path) -> None:
         self.model.save_pretrained(folder)  # type: ignore[operator]
-        self._tokenizer.save_pretrained(folder)
+        # A fresh one: after its first batch a tokenizer saves the padding of that batch as well.
+        self._load("AutoTokenizer").save_pretrained(folder)
         pooling = Path(self.encoder) / "1_Pooling"
         if pooling.is_dir():
             shutil.copytree(pooling, folder / "1_Pooling")
@@ -152,6 +154,10 @@ class EmbeddingsAndWords(Featurizer):
 
     def to_json(self) -> dict[str, Any]:
         return {**self.encoder.to_json(), "kind": WITH_WORDS, "words": self.words.to_json()}
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(f"{self.encoder.digest} {self.words.digest}".encode()).hexdigest()
 
 
 def join_words(vectors: Tensor, indices: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

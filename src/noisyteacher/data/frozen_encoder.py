@@ -20,8 +20,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import load_pretrained
-from noisyteacher.core.integrity import file_sha256
+from noisyteacher.core.hub import load_pretrained, model_digest
 from noisyteacher.core.progress import track
 from noisyteacher.data.cache import cache_folder
 from noisyteacher.data.text import Featurizer
@@ -85,17 +84,7 @@ class FrozenEncoder(Featurizer, ABC):
     @cached_property
     def digest(self) -> str:
         """Tells encoders apart: their weights, settings, pooling and length."""
-        found = hashlib.sha256(self._settings().encode())
-        folder = Path(self.encoder)
-        if folder.is_dir():
-            for path in sorted(folder.rglob("*")):
-                if path.suffix in (".safetensors", ".bin", ".json", ".txt", ".model"):
-                    found.update(str(path.relative_to(folder)).encode())
-                    found.update(bytes.fromhex(file_sha256(path)))
-        else:
-            revision = getattr(self._config, "_commit_hash", None)
-            found.update(f"{self.encoder} {revision}".encode())
-        return found.hexdigest()
+        return model_digest(self.encoder, self._settings())
 
     def transform(self, inputs: Any) -> Tensor:
         """(n, d) float32 of unit length (to half precision)."""

@@ -5,6 +5,7 @@ A fitted featurizer is saved as JSON, so that a student's folder can read new te
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import load_pretrained
+from noisyteacher.core.hub import load_pretrained, model_digest
 from noisyteacher.data.views import BagViews, EncoderViews, Views
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class Featurizer(Protocol):
     def to_json(self) -> dict[str, Any]:
         """Everything needed to restore it, under its ``kind``."""
         ...
+
+    @property
+    def digest(self) -> str:
+        """Tells it from others, as a folder that holds a run must."""
+        return hashlib.sha256(orjson.dumps(self.to_json())).hexdigest()
 
 
 @dataclass(eq=False, repr=False)
@@ -219,6 +225,11 @@ class Tokens(Featurizer):
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "tokens", "tokenizer": self.tokenizer, "max_length": self.max_length}
+
+    @property
+    def digest(self) -> str:
+        """By the files of its folder, which hold the encoder that is fine-tuned too."""
+        return model_digest(self.tokenizer, str(self.max_length))
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Tokens:

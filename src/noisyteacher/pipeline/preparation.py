@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import torch
 
 from noisyteacher.auditing import Audit, audit
@@ -51,7 +49,7 @@ _CHANGED = {
     "data": "other files: gold, pool, teacher labels, validation or test rows",
     "student_training": "other training, such as other epochs (--epochs)",
     "flip": "another flip of images (--no-flip)",
-    "featurizer": "another featurizer of texts",
+    "featurizer": "another featurizer or encoder",
 }
 
 
@@ -197,10 +195,9 @@ def claim_folder(run: Run, training: str) -> None:
         "student_training": training,
         "seed": run.settings.seed,
         "flip": run.inputs.flip,
-        # Another vocabulary of the same size fits the same student, and means other words.
-        "featurizer": None
-        if featurizer is None
-        else hashlib.sha256(orjson.dumps(featurizer.to_json())).hexdigest(),
+        # Another vocabulary of the same size fits the same student, and means other words; so does
+        # another encoder in the same folder.
+        "featurizer": None if featurizer is None else featurizer.digest,
     }
     folder.claim(settings, in_words=_CHANGED)
     folder.rows()

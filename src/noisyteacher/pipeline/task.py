@@ -85,6 +85,9 @@ class Task:
         digest, parts = hashlib.sha256(), self.split
         labels = self.labels.take(self.ids[np.concatenate([self.measures, parts.pool])])
         arrays = [self.y, labels.topk_index, labels.topk_logprob]
+        if labels.missing.any():
+            arrays.append(labels.missing)
+        arrays += [labels.extras[name] for name in sorted(labels.extras)]
         arrays += [parts.gold, parts.val, parts.selection, parts.pool]
         texts = [str(key) for key in self.ids.tolist()]
         shown = [self.inputs]
@@ -101,6 +104,8 @@ class Task:
             digest.update(np.ascontiguousarray(array).tobytes())
         for text in texts:
             digest.update(text.encode() + b"\0")
+        if self.rest is not None:
+            digest.update(self.rest.digest())
         return digest.hexdigest()
 
 

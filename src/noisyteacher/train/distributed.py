@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +12,14 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs
 from noisyteacher.methods import Batch, Method
 from noisyteacher.methods.method import inner_methods
+
+_GROUPS = itertools.count()  # that this process has joined, and so have the others
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,15 @@ def processes_from_environment(device: torch.device) -> Iterator[Processes]:
         # Optimisers import this, and its functions take the group of that moment as a default: it
         # would never end, and its threads abort a process that is on its way out.
         importlib.import_module("torch.distributed.nn.functional")
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # The store of torchrun keeps the addresses of groups that have ended, and a process that is
+        # early would wait for ever at one of them: every group has names of its own.
+        store, rank, count = next(rendezvous("env://"))
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            store=dist.PrefixStore(f"group {next(_GROUPS)}", store),
+            rank=rank,
+            world_size=count,
+        )
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
     finally:

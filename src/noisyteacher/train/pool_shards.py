@@ -7,6 +7,7 @@ any number of rows needs the memory of one shard. Networks read rows of memory-m
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -49,6 +50,7 @@ class _LabelShards:
         self._folder = folder
         self._like = labels.at(slice(0, 0))
         self._sizes: list[int] = []
+        self._written = hashlib.sha256()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
@@ -60,12 +62,20 @@ class _LabelShards:
     def __len__(self) -> int:
         return len(self._sizes)
 
+    def digest(self) -> bytes:
+        """Tells the pool from another one: of all that was written so far."""
+        return self._written.digest()
+
+    def _write(self, path: Path, array: np.ndarray) -> None:
+        np.save(path, array)
+        self._written.update(np.ascontiguousarray(array).data)
+
     def _add_labels(self, labels: TeacherLabels) -> Path:
         """Write the labels of the next shard; gives its folder."""
         folder = self._folder / f"shard-{len(self._sizes):06d}"
         folder.mkdir()
         for name in LABEL_COLUMNS:
-            np.save(folder / f"{name}.npy", getattr(labels, name))
+            self._write(folder / f"{name}.npy", getattr(labels, name))
         self._sizes.append(len(labels))
         return folder
 
@@ -112,9 +122,9 @@ class PoolShards(_LabelShards):
         folder = self._add_labels(labels)
         x = x.copy()
         x.eliminate_zeros()  # padding
-        np.save(folder / "data.npy", x.data)
-        np.save(folder / "indices.npy", x.indices.astype(np.int32))
-        np.save(folder / "indptr.npy", x.indptr.astype(np.int32))
+        self._write(folder / "data.npy", x.data)
+        self._write(folder / "indices.npy", x.indices.astype(np.int32))
+        self._write(folder / "indptr.npy", x.indptr.astype(np.int32))
         self._squares += np.asarray(x.multiply(x).sum(0)).ravel()
 
     def features(self, shard: int) -> csr_matrix:
@@ -168,6 +178,7 @@ class PoolTensors(_LabelShards):
             self._files = [_RowFile(*each) for each in zip(names, parts, strict=True)]
         for file, part in zip(self._files, parts, strict=True):
             file.append(part)
+            self._written.update(np.ascontiguousarray(part).data)
 
     def inputs(self) -> Inputs:
         """Gold rows, then pool rows."""
