@@ -118,7 +118,7 @@ def processes_from_environment(device: torch.device) -> Iterator[Processes]:
         store, rank, count = next(rendezvous("env://"))
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            store=dist.PrefixStore(f"group {next(_GROUPS)}", store),
+            store=dist.PrefixStore(f"group {next(_GROUPS)}", store),  # type: ignore[attr-defined]
             rank=rank,
             world_size=count,
         )
