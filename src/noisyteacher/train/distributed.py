@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +22,7 @@ from noisyteacher.methods import Batch, Method
 from noisyteacher.methods.method import inner_methods
 
 _GROUPS = itertools.count()  # that this process has joined, and so have the others
+_PLACE = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,18 @@ def _for_backend(number: Tensor) -> Tensor:
     return number.cuda() if dist.get_backend() == "nccl" else number
 
 
+@cache
+def _meet(*place: str | None) -> tuple[Any, int, int]:
+    """The store at this place, this process's rank, and the number of processes.
+
+    One store serves all groups of a process. It keeps the addresses of groups that have ended, at
+    which a process that is early would wait for ever, so every group has names of its own. A new
+    store for each group would end with the process that serves it while others still read it.
+    """
+    store, rank, count = next(rendezvous("env://"))
+    return store, rank, count
+
+
 @contextmanager
 def processes_from_environment(device: torch.device) -> Iterator[Processes]:
     """Join the processes that torchrun started, or stand alone where it did not."""
@@ -113,9 +128,7 @@ def processes_from_environment(device: torch.device) -> Iterator[Processes]:
         # Optimisers import this, and its functions take the group of that moment as a default: it
         # would never end, and its threads abort a process that is on its way out.
         importlib.import_module("torch.distributed.nn.functional")
-        # The store of torchrun keeps the addresses of groups that have ended, and a process that is
-        # early would wait for ever at one of them: every group has names of its own.
-        store, rank, count = next(rendezvous("env://"))
+        store, rank, count = _meet(*(os.environ.get(name) for name in _PLACE))
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             store=dist.PrefixStore(f"group {next(_GROUPS)}", store),  # type: ignore[attr-defined]
