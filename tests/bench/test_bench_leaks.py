@@ -48,7 +48,7 @@ def test_labels_that_are_made_anew_keep_what_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}
-    trained: Any = SimpleNamespace(job=SimpleNamespace(model=None), state={})
+    trained: Any = SimpleNamespace(network=lambda: None)
     with open_run(small(), tmp_path, RunOptions(device="cpu")) as run:
         extras = {"embedding": np.zeros((2, 3), np.float32)}
         stored = TeacherLabels.from_probs(["a", "b"], np.full((2, 10), 0.1), extras=extras)

@@ -312,7 +312,7 @@ def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[2:-1] == [
         "Answers understood: 6 by class, 2 by JSON, 1 by prose.",
         "Without log-probabilities, labels with no stated confidence are hard labels.",
-        "Ids with several answers, of which the mean is stored: 1.",
+        "Ids with several answers, whose mean is stored: 1.",
         "Missing mass: 0.000 on average, above 0.5 in 0.0% of the rows.",
         "Lines without a label: 1 of 10 (1 error).",
         f"These examples are listed in {tmp_path / 'labels.rejected.jsonl'}.",

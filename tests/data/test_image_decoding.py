@@ -125,7 +125,7 @@ def write_sizes(folder: Path, *sizes: tuple[int, int]) -> None:
 @pytest.mark.usefixtures("cache")
 def test_small_images_of_several_sizes_stay_small_with_a_word(tmp_path: Path) -> None:
     write_sizes(tmp_path, (28, 26), (24, 24), (26, 26))
-    said = r"first 3 are 24×24 to 28×26 .* brought to 32×32; .* image_size= \(--image-size\)"
+    said = r"first 3 are 24×24 to 28×26 .* resized to 32×32; .* image_size= \(--image-size\)"
     with pytest.warns(NoisyTeacherWarning, match=said):
         data = load_dataset(tmp_path)
     assert data.inputs.shape == (3, 32, 32, 3)
@@ -136,7 +136,7 @@ def test_small_images_of_several_sizes_stay_small_with_a_word(tmp_path: Path) ->
 @pytest.mark.usefixtures("cache")
 def test_photographs_of_several_sizes_are_brought_to_one_with_a_word(tmp_path: Path) -> None:
     write_sizes(tmp_path, (300, 200), (24, 24), (64, 40))
-    with pytest.warns(NoisyTeacherWarning, match="24×24 to 300×200 .* brought to 256×256"):
+    with pytest.warns(NoisyTeacherWarning, match="24×24 to 300×200 .* resized to 256×256"):
         assert load_dataset(tmp_path).inputs.shape == (3, 256, 256, 3)
 
 

@@ -124,7 +124,7 @@ def test_verdict_page_console_and_config_agree(finished: tuple[Distilled, Path])
     from noisyteacher.report import write_run_page
 
     page = write_run_page(out).read_text()
-    assert "students not trained on it" in page
+    assert "the blend averages the students by weight" in page
     assert "ForwardCorrection()" in page
 
 

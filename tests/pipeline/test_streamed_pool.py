@@ -77,7 +77,7 @@ def test_a_streamed_student_equals_the_usual_one(
     )
     assert lines == [
         "398 pool rows in 6 shards; candidates are compared on 398 of them, and the student is "
-        "solved on all."
+        "trained on all."
     ]
     assert task.rest is not None
     assert task.sizes["pool"] == task.rest.rows == 398

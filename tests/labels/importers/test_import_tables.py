@@ -176,7 +176,7 @@ def test_classes_in_a_json_file(tmp_path: Path) -> None:
         ("3", "must hold a list of class names, or an object"),
         ('{"cat": 3, "dog": []}', "the answers of 'cat' must be strings, got 3"),
         ('["cat", "cat"]', "classes must be unique; repeated: 'cat'"),
-        ('["cat"]', "at least 2 classes"),
+        ('["cat"]', "At least 2 classes"),
     ],
 )
 def test_wrong_classes_file(tmp_path: Path, content: str, problem: str) -> None:
