@@ -100,9 +100,8 @@ def test_gold_rows_without_a_teacher_label_do_not_measure_it(labels, planted, ki
     y, kept = planted.y, np.arange(120) % 6 > 0
     fewer = labels.take(labels.ids[kept])
     expected = audit(fewer, y[kept], inputs=make(y[kept]), replicates=50)
-    with pytest.warns(
-        NoisyTeacherWarning, match=r"^20 of 120 gold ids .* are not used to measure the teacher: 'x0', 'x6'"
-    ):
+    said = r"^20 of 120 gold ids .* are not used to measure the teacher: 'x0', 'x6'"
+    with pytest.warns(NoisyTeacherWarning, match=said):
         found = audit(fewer, y, labels.ids, inputs=make(y), replicates=50)
     # They still are gold rows: students are judged on all of them, as in distill.
     assert replace(found.numbers, comparison=None) == replace(expected.numbers, comparison=None)
