@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,6 +109,48 @@ def test_folds_are_a_function_of_the_seed() -> None:
 def test_too_few_rows_for_the_folds_are_refused() -> None:
     with pytest.raises(InputError, match="3 gold rows cannot fill 5 folds"):
         make_folds(np.zeros(3, int), 5)
+
+
+# -- several folds at a time ----------------------------------------------------------------
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    rows, *_ = planted(0.7, gold=40, pool=100)
+    folds = make_folds(rows.y[rows.judges], 5)
+    candidates = linear_candidates([GoldOnly(), SelfTraining(), SLaM(), ForwardCorrection()])
+    found, told = [], []
+    for threads in (1, 3):
+        begun: list[tuple[str, int]] = []
+        found.append(
+            cross_fit(
+                rows,
+                candidates,
+                folds,
+                threads=threads,
+                progress=lambda name, fold, begun=begun: begun.append((name, fold)),
+            )
+        )
+        told.append(sorted(begun))
+    for alone, together in zip(*found, strict=True):
+        np.testing.assert_array_equal(alone, together)
+    assert told[0] == told[1]
+
+
+def test_interrupted_folds_end_at_their_next_method() -> None:
+    rows, *_ = planted(0.7, gold=40, pool=100)
+    folds = make_folds(rows.y[rows.judges], 5)
+    told: list[str] = []
+
+    def interrupt(name: str, fold: int) -> None:
+        told.append(name)
+        _thread.interrupt_main()
+        time.sleep(1)  # the main thread hears of it meanwhile
+
+    candidates = linear_candidates([GoldOnly(), SLaM()])
+    with pytest.raises(KeyboardInterrupt):
+        cross_fit(rows, candidates, folds, threads=2, progress=interrupt)
+    assert set(told) == {"GoldOnly()"}
+    assert len(told) <= 2
 
 
 # -- no leaks -------------------------------------------------------------------------------
@@ -300,11 +344,11 @@ def test_the_refit_on_a_pool_on_disk_is_that_on_one_in_memory(tmp_path: Path) ->
 
 
 def test_labels_that_are_noise_do_no_harm() -> None:
-    rows, _, x, y = planted(0.0, gold=150)
+    rows, _, x, y = planted(0.0, gold=150, test=5_000)
     choice = choose_linear(rows)
     gold = solve_candidates(rows, linear_candidates([GoldOnly()]))[0]
     alone = max(accuracy(fit.logits(x), y) for fit in gold)
-    assert accuracy(choice.student.logits(x), y) > alone - 0.015
+    assert accuracy(choice.student.logits(x), y) > alone - 0.01
     assert choice.gain.low <= 0.02
 
 

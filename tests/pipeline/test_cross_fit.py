@@ -368,6 +368,26 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_not_solved_again(
             assert torch.equal(found.student.state[name], value)
 
 
+def test_out_of_time_the_folds_in_progress_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, task = DistillSettings(methods=(SLaM(),)), gather(**columns() | {"test": None})
+    calls = solved_folds(monkeypatch)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for done in (2, 4, 5):
+            cut = run_distill(task, settings, tmp_path, minutes=1e-4, device="cpu", quiet=True)
+            assert isinstance(cut, Unfinished)
+            assert len(calls) == done
+        assert isinstance(
+            run_distill(task, settings, tmp_path, device="cpu", quiet=True), Distilled
+        )
+        assert len(calls) == 6
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_other_methods_are_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, calls = gather(**columns() | {"test": None}), solved_folds(monkeypatch)
     for method, total in ((Vanilla(), 6), (SLaM(), 12), (Vanilla(), 12)):

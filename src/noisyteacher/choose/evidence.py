@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from threading import Event
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch
 from scipy.sparse import issparse
 from scipy.special import softmax
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, for_threads
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
     SOFT_LABELS,
@@ -190,6 +192,7 @@ def cross_fit(
     progress: Progress = lambda name, fold: None,
     store: SolvedStore = NO_STORE,
     repeat: int = 0,
+    threads: int = 1,
 ) -> list[np.ndarray]:
     """Out-of-fold logits of every candidate, each (settings, j, L) on the judging rows in order.
 
@@ -201,40 +204,54 @@ def cross_fit(
         tolerance: of the solver.
         progress: called with a candidate's name and the fold before it is solved.
         store: keeps each fold that is done; ``repeat`` tells those of repeated calls apart.
+        threads: how many folds are solved at a time, which does not change the result.
     """
     judging = np.flatnonzero(rows.judges)
     if len(folds) != len(judging):
         raise InputError(f"{len(folds)} folds do not match {len(judging)} judging rows.")
-    found = [
-        np.zeros((len(c.settings), len(judging), rows.classes), np.float32) for c in candidates
-    ]
-    for fold in np.unique(folds):
+    read = _read_by(candidates)
+    for columns in read:
+        rows.design(columns)  # made once, before threads ask for it
+    stop = Event()
+
+    def solve(fold: int) -> list[np.ndarray]:
         inside = folds == fold
         held_out = np.zeros(len(rows.y), bool)
         held_out[judging[inside]] = True
-        name, tell = f"{repeat}_{fold}", partial(_tell, progress, int(fold))
+        name, tell = f"{repeat}_{fold}", partial(_tell, progress, stop, fold)
         solved = store.load(name)
-        if solved is None:
-            features = rows.features[judging[inside]]
-            shown = {columns: rows.read(features, columns) for columns in _read_by(candidates)}
-            fits = solve_candidates(
-                rows, candidates, held_out, pool=pool, tolerance=tolerance, progress=tell
-            )
-            solved = [
-                np.stack(
-                    [
-                        fit.logits(shown[setting.columns]).astype(np.float32)
-                        for setting, fit in zip(candidate.settings, by_setting, strict=True)
-                    ]
-                )
-                for candidate, by_setting in zip(candidates, fits, strict=True)
-            ]
-            store.save(name, solved)
-        else:
+        if solved is not None:
             for candidate in candidates:
                 tell(candidate.name)
-        for logits, of_fold in zip(found, solved, strict=True):
-            logits[:, inside] = of_fold
+            return solved
+        features = rows.features[judging[inside]]
+        shown = {columns: rows.read(features, columns) for columns in read}
+        fits = solve_candidates(
+            rows, candidates, held_out, pool=pool, tolerance=tolerance, progress=tell
+        )
+        solved = [
+            np.stack(
+                [
+                    fit.logits(shown[setting.columns]).astype(np.float32)
+                    for setting, fit in zip(candidate.settings, by_setting, strict=True)
+                ]
+            )
+            for candidate, by_setting in zip(candidates, fits, strict=True)
+        ]
+        store.save(name, solved)
+        return solved
+
+    found = [
+        np.zeros((len(c.settings), len(judging), rows.classes), np.float32) for c in candidates
+    ]
+    numbers = np.unique(folds).tolist()
+    with ThreadPoolExecutor(min(threads, len(numbers))) as workers:
+        try:
+            for fold, solved in zip(numbers, workers.map(for_threads(solve), numbers), strict=True):
+                for logits, of_fold in zip(found, solved, strict=True):
+                    logits[:, folds == fold] = of_fold
+        finally:
+            stop.set()  # after an error or Ctrl-C, the folds in progress end at their next method
     return found
 
 
@@ -242,7 +259,9 @@ def _read_by(candidates: Sequence[LinearCandidate]) -> set[str]:
     return {setting.columns for candidate in candidates for setting in candidate.settings}
 
 
-def _tell(progress: Progress, fold: int, name: str) -> None:
+def _tell(progress: Progress, stop: Event, fold: int, name: str) -> None:
+    if stop.is_set():
+        raise CancelledError
     progress(name, fold)
 
 

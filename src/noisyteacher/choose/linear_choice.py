@@ -24,7 +24,7 @@ from noisyteacher.choose.evidence import (
     solve_on_whole_pool,
 )
 from noisyteacher.choose.folds import make_folds
-from noisyteacher.core.machine import one_thread
+from noisyteacher.core.machine import memory_of, one_thread
 from noisyteacher.methods import (
     SOFT_LABELS,
     Consistency,
@@ -51,6 +51,7 @@ GOLD_STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 SELF_STRENGTHS = (1.0, 10.0, 100.0)
 TAUGHT_STRENGTHS = (0.1, 1.0, 10.0)
 GOLD_WEIGHTS = (1.0, 10.0)
+_BYTES_PER_WEIGHT = 200  # of the memory that the solver takes, most of it for its earlier steps
 SMALLEST_WEIGHT = 0.005  # parts below it are left out of the returned blend
 SMALLEST_STREAMED_WEIGHT = 0.05  # the same where every part is solved on a pool on disk
 # Hard labels add little to the blend; they stand in the table as the rival that users know.
@@ -119,7 +120,6 @@ class LinearChoice(Choice):
         return sum(part.weight for columns, part in read if columns == ENCODED)
 
 
-@one_thread()
 def choose_linear(
     rows: DecisionRows,
     candidates: Sequence[LinearCandidate] | None = None,
@@ -132,29 +132,34 @@ def choose_linear(
 ) -> LinearChoice:
     """Cross-fit all candidates on the judging rows, blend them, and refit the blend on all rows.
 
-    With a ``store``, what it holds of an earlier call with the same arguments is not solved again.
+    As many folds are solved at a time as torch has threads, so ``progress`` is called from several
+    threads. With a ``store``, what it holds of an earlier call with the same arguments is not
+    solved again.
     """
     if candidates is None:
         candidates = linear_candidates(encoded=rows.encoded > 0)
-    evidence = _cross_fit_evidence(rows, candidates, folds, metric, seed, progress, store)
-    smallest = SMALLEST_WEIGHT if rows.rest is None else SMALLEST_STREAMED_WEIGHT
-    parts = _without_crumbs(evidence.blend(), smallest)
-    stored = store.load("refit")
-    if stored is None:
-        student = _refit(rows, candidates, parts, progress)
-        store.save("refit", [student.weight, student.bias])
-    else:
-        student = LinearFit(*stored)
-    shown = np.flatnonzero(rows.y < 0)[:STREAMED_FOR_COMPARISON]
-    return LinearChoice(
-        **vars(compare_candidates(candidates, evidence, parts)),
-        student=student,
-        own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
-        candidates=tuple(candidates),
-        said_of_pool=student.logits(rows.features[shown]).argmax(1),
-        compared_on=min(len(rows.pool), most_compared(rows.classes)),
-        pool_rows=len(rows.pool) if rows.rest is None else rows.rest.rows,
-    )
+    with one_thread() as threads:
+        evidence = _cross_fit_evidence(
+            rows, candidates, folds, metric, seed, progress, store, threads
+        )
+        smallest = SMALLEST_WEIGHT if rows.rest is None else SMALLEST_STREAMED_WEIGHT
+        parts = _without_crumbs(evidence.blend(), smallest)
+        stored = store.load("refit")
+        if stored is None:
+            student = _refit(rows, candidates, parts, progress)
+            store.save("refit", [student.weight, student.bias])
+        else:
+            student = LinearFit(*stored)
+        shown = np.flatnonzero(rows.y < 0)[:STREAMED_FOR_COMPARISON]
+        return LinearChoice(
+            **vars(compare_candidates(candidates, evidence, parts)),
+            student=student,
+            own_parts=tuple(tuple(evidence.blend([i])) for i in range(len(candidates))),
+            candidates=tuple(candidates),
+            said_of_pool=student.logits(rows.features[shown]).argmax(1),
+            compared_on=min(len(rows.pool), most_compared(rows.classes)),
+            pool_rows=len(rows.pool) if rows.rest is None else rows.rest.rows,
+        )
 
 
 @one_thread()
@@ -173,6 +178,7 @@ def _cross_fit_evidence(
     seed: int,
     progress: Progress = lambda name, fold: None,
     store: SolvedStore = NO_STORE,
+    threads: int = 1,
 ) -> Evidence:
     judging = np.flatnonzero(rows.judges)
     y = rows.y[judging]
@@ -181,6 +187,8 @@ def _cross_fit_evidence(
     if len(pool) > (most := most_compared(rows.classes)):
         pool = np.sort(rng.choice(pool, most, replace=False))
     groups = None if rows.groups is None else rows.groups[judging]
+    weights = rows.classes * rows.features.shape[1]
+    threads = min(threads, memory_of() // 4 // (_BYTES_PER_WEIGHT * weights + 1))
     logits = [
         cross_fit(
             rows,
@@ -192,6 +200,7 @@ def _cross_fit_evidence(
             progress=progress,
             store=store,
             repeat=repeat,
+            threads=max(1, threads),
         )
         for repeat in range(repeats_of(rows))
     ]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 _PACKAGE = str(Path(__file__).parents[1])
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+# In a thread that the package started: the frame that called the package.
+_started_by: ContextVar[FrameType | None] = ContextVar("_started_by", default=None)
 
 
 class InputError(ValueError):
@@ -33,13 +39,42 @@ class NoisyTeacherWarning(UserWarning):
 
 def warn(text: str) -> None:
     """Issue a NoisyTeacherWarning at the line of the user's code that called the package."""
+    caller = _calling_frame()
+    warnings.warn_explicit(
+        text,
+        NoisyTeacherWarning,
+        caller.f_code.co_filename,
+        caller.f_lineno,
+        module=caller.f_globals.get("__name__"),
+        registry=caller.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def for_threads(work: Callable[[_Given], _Made]) -> Callable[[_Given], _Made]:
+    """``work``, to be done by other threads, with warnings at the line that called the package."""
+    caller = _calling_frame()
+
+    def run(given: _Given) -> _Made:
+        token = _started_by.set(caller)
+        try:
+            return work(given)
+        finally:
+            _started_by.reset(token)
+
+    return run
+
+
+def _calling_frame() -> FrameType:
+    """The frame that called the package; the outermost one where the package was started."""
+    if (caller := _started_by.get()) is not None:
+        return caller
     frame: FrameType | None = sys._getframe()
-    depth = ours = 1
+    caller = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename.startswith(_PACKAGE):
-            ours = depth
-        frame, depth = frame.f_back, depth + 1
-    warnings.warn(text, NoisyTeacherWarning, stacklevel=ours + 1)
+            caller = frame.f_back or frame
+        frame = frame.f_back
+    return caller
 
 
 def counted(number: int, noun: str) -> str:

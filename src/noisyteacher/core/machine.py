@@ -50,8 +50,8 @@ def memory_of(device: torch.device | str = "cpu") -> int:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread of torch and of BLAS meanwhile.
+def one_thread() -> Iterator[int]:
+    """One thread of torch and of BLAS meanwhile; gives how many torch had before.
 
     Where the work is small, threads mostly wait for each other, many times slower than one if
     other programs use the same cores.
@@ -60,7 +60,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     try:
         with _thread_pools().limit(limits=1, user_api="blas"):
-            yield
+            yield before
     finally:
         torch.set_num_threads(before)
 

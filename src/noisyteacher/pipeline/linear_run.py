@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock, local
 
 import numpy as np
 import torch
@@ -157,7 +158,8 @@ class _SolveProgress:
     """A line for every method while its students are solved, and one for all of them.
 
     Once the minutes are over, or would be before another fold is done, it ends the solving between
-    two folds. Where folds are kept, one is solved in any case, so that every call gets further.
+    two folds. Where folds are kept, those that are begun first, one in each thread, are solved in
+    any case, so that every call gets further.
     """
 
     def __init__(
@@ -173,16 +175,20 @@ class _SolveProgress:
         self.solves = (fits + 1) * len(candidates)  # with the refit
         self.file = ProgressFile(run.path)
         self.start = self.fold_start = time.monotonic()
-        self.fold: int | None = None
+        self.lock, self.thread = Lock(), local()
 
     def __call__(self, name: str, fold: int) -> None:
-        """The next student, of a fold or of the refit, is about to be solved."""
+        """The next student, of a fold or of the refit, is about to be solved by this thread."""
+        with self.lock:
+            self._begin(name, fold)
+
+    def _begin(self, name: str, fold: int) -> None:
         now = time.monotonic()
-        if fold != self.fold:
-            last = 0.0 if self.fold is None else now - self.fold_start
+        if fold != getattr(self.thread, "fold", None):
+            last = now - self.fold_start
             if now + last >= self.run.deadline and (self.store.saved or self.run.path is None):
                 raise OutOfTime
-            self.fold, self.fold_start = fold, now
+            self.thread.fold, self.fold_start = fold, now
         where = "refit" if fold < 0 else f"fold {fold + 1}"
         done = min(len(self.begun), self.solves)
         own = sum(method == name for method, _ in self.begun)
