@@ -10,6 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
+# What a user may catch; the functions below are for other folders of the package.
+__all__ = ["InputError", "MissingIdsError", "NoisyTeacherWarning", "UnknownLabelsError"]
+
 _PACKAGE = str(Path(__file__).parents[1])
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
