@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from noisyteacher.choose import evidence, linear_choice
 from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, SLaM, Vanilla
@@ -386,6 +389,26 @@ def test_out_of_time_the_folds_in_progress_are_kept(
         assert len(calls) == 6
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_thread_begins_no_fold_that_would_take_it_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(linear_run.time, "monotonic", lambda: now[0])
+    run: Any = SimpleNamespace(path=None, deadline=170)
+    store = linear_run._SolvedFolds(None, [], 5)
+    progress = linear_run._SolveProgress(run, ProgressDisplay(quiet=True), [], 5, store)
+    with ThreadPoolExecutor(1) as other:
+        progress("SLaM()", 0)
+        now[0] = 40
+        other.submit(progress, "SLaM()", 1).result()
+        now[0] = 100
+        with pytest.raises(linear_run.OutOfTime):
+            progress("SLaM()", 2)  # the last one took this thread 100 seconds
+        with pytest.raises(linear_run.OutOfTime):
+            other.submit(progress, "SLaM()", 3).result()
+    assert progress.begun == [("SLaM()", "fold 1"), ("SLaM()", "fold 2")]
 
 
 def test_other_methods_are_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

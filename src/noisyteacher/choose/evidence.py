@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from threading import Event
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +12,8 @@ import torch
 from scipy.sparse import issparse
 from scipy.special import softmax
 
-from noisyteacher.core.errors import InputError, for_threads
+from noisyteacher.core.errors import InputError
+from noisyteacher.core.threads import in_threads
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
     SOFT_LABELS,
@@ -212,22 +211,26 @@ def cross_fit(
     read = _read_by(candidates)
     for columns in read:
         rows.design(columns)  # made once, before threads ask for it
-    stop = Event()
 
     def solve(fold: int) -> list[np.ndarray]:
         inside = folds == fold
         held_out = np.zeros(len(rows.y), bool)
         held_out[judging[inside]] = True
-        name, tell = f"{repeat}_{fold}", partial(_tell, progress, stop, fold)
+        name = f"{repeat}_{fold}"
         solved = store.load(name)
         if solved is not None:
             for candidate in candidates:
-                tell(candidate.name)
+                progress(candidate.name, fold)
             return solved
         features = rows.features[judging[inside]]
         shown = {columns: rows.read(features, columns) for columns in read}
         fits = solve_candidates(
-            rows, candidates, held_out, pool=pool, tolerance=tolerance, progress=tell
+            rows,
+            candidates,
+            held_out,
+            pool=pool,
+            tolerance=tolerance,
+            progress=lambda name: progress(name, fold),
         )
         solved = [
             np.stack(
@@ -245,24 +248,14 @@ def cross_fit(
         np.zeros((len(c.settings), len(judging), rows.classes), np.float32) for c in candidates
     ]
     numbers = np.unique(folds).tolist()
-    with ThreadPoolExecutor(min(threads, len(numbers))) as workers:
-        try:
-            for fold, solved in zip(numbers, workers.map(for_threads(solve), numbers), strict=True):
-                for logits, of_fold in zip(found, solved, strict=True):
-                    logits[:, folds == fold] = of_fold
-        finally:
-            stop.set()  # after an error or Ctrl-C, the folds in progress end at their next method
+    for fold, solved in zip(numbers, in_threads(solve, numbers, threads), strict=True):
+        for logits, of_fold in zip(found, solved, strict=True):
+            logits[:, folds == fold] = of_fold
     return found
 
 
 def _read_by(candidates: Sequence[LinearCandidate]) -> set[str]:
     return {setting.columns for candidate in candidates for setting in candidate.settings}
-
-
-def _tell(progress: Progress, stop: Event, fold: int, name: str) -> None:
-    if stop.is_set():
-        raise CancelledError
-    progress(name, fold)
 
 
 def solve_candidates(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
 
 # What a user may catch; the functions below are for other folders of the package.
 __all__ = ["InputError", "MissingIdsError", "NoisyTeacherWarning", "UnknownLabelsError"]
 
 _PACKAGE = str(Path(__file__).parents[1])
-_Given = TypeVar("_Given")
-_Made = TypeVar("_Made")
 # In a thread that the package started: the frame that called the package.
-_started_by: ContextVar[FrameType | None] = ContextVar("_started_by", default=None)
+started_by: ContextVar[FrameType | None] = ContextVar("started_by", default=None)
 
 
 class InputError(ValueError):
@@ -42,7 +39,7 @@ class NoisyTeacherWarning(UserWarning):
 
 def warn(text: str) -> None:
     """Issue a NoisyTeacherWarning at the line of the user's code that called the package."""
-    caller = _calling_frame()
+    caller = calling_frame()
     warnings.warn_explicit(
         text,
         NoisyTeacherWarning,
@@ -53,23 +50,9 @@ def warn(text: str) -> None:
     )
 
 
-def for_threads(work: Callable[[_Given], _Made]) -> Callable[[_Given], _Made]:
-    """``work``, to be done by other threads, with warnings at the line that called the package."""
-    caller = _calling_frame()
-
-    def run(given: _Given) -> _Made:
-        token = _started_by.set(caller)
-        try:
-            return work(given)
-        finally:
-            _started_by.reset(token)
-
-    return run
-
-
-def _calling_frame() -> FrameType:
+def calling_frame() -> FrameType:
     """The frame that called the package; the outermost one where the package was started."""
-    if (caller := _started_by.get()) is not None:
+    if (caller := started_by.get()) is not None:
         return caller
     frame: FrameType | None = sys._getframe()
     caller = sys._getframe()

@@ -157,9 +157,9 @@ class _SolvedFolds:
 class _SolveProgress:
     """A line for every method while its students are solved, and one for all of them.
 
-    Once the minutes are over, or would be before another fold is done, it ends the solving between
-    two folds. Where folds are kept, those that are begun first, one in each thread, are solved in
-    any case, so that every call gets further.
+    Once the minutes are over, or would be before a thread is done with another fold, no fold is
+    begun any more. Where folds are kept, those that are begun first, one in each thread, are solved
+    in any case, so that every call gets further.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class _SolveProgress:
         self.begun: list[tuple[str, str]] = []  # methods, and in which fold
         self.solves = (fits + 1) * len(candidates)  # with the refit
         self.file = ProgressFile(run.path)
-        self.start = self.fold_start = time.monotonic()
-        self.lock, self.thread = Lock(), local()
+        self.start = self.latest = time.monotonic()  # when the latest fold was begun
+        self.lock, self.thread, self.out_of_time = Lock(), local(), False
 
     def __call__(self, name: str, fold: int) -> None:
         """The next student, of a fold or of the refit, is about to be solved by this thread."""
@@ -185,10 +185,12 @@ class _SolveProgress:
     def _begin(self, name: str, fold: int) -> None:
         now = time.monotonic()
         if fold != getattr(self.thread, "fold", None):
-            last = now - self.fold_start
-            if now + last >= self.run.deadline and (self.store.saved or self.run.path is None):
+            last = now - getattr(self.thread, "begun", self.latest)
+            late = now + last >= self.run.deadline
+            if self.out_of_time or (late and (self.store.saved or self.run.path is None)):
+                self.out_of_time = True
                 raise OutOfTime
-            self.thread.fold, self.fold_start = fold, now
+            self.thread.fold, self.thread.begun, self.latest = fold, now, now
         where = "refit" if fold < 0 else f"fold {fold + 1}"
         done = min(len(self.begun), self.solves)
         own = sum(method == name for method, _ in self.begun)

@@ -24,6 +24,7 @@ from scipy.sparse import issparse
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.machine import one_thread
+from noisyteacher.core.threads import end_if_stopped
 from noisyteacher.methods import Batch, Columns, Method, Output
 
 Features: TypeAlias = Any  # (n, d) np.ndarray or scipy.sparse.csr_matrix
@@ -258,6 +259,7 @@ class _Objective:
         value = 0.5 * self.penalty * float((weight * weight).sum())
         by_weight, by_bias = self.penalty * weight, np.zeros(self.vectors)
         for block in self.blocks:
+            end_if_stopped()
             loss, slope = self._slope(block, weight, bias)
             value += loss
             by_weight += np.asarray(block.transposed @ slope.astype(block.x.dtype)).T

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError
+from noisyteacher.core.threads import end_if_stopped
 from noisyteacher.data import BagViews
 from noisyteacher.methods import Batch, Columns, Method, Output
 from noisyteacher.train.config import Adam, Cosine, TrainConfig
@@ -60,6 +61,7 @@ def train_on_words(
         order = _order(entries, steps * config.batch_size, rng)
         rates = config.schedule.factors(epoch, config.epochs, steps)
         for step, rows in enumerate(order.reshape(steps, -1)):
+            end_if_stopped()
             done = torch.tensor((epoch * steps + step) / (config.epochs * steps))
             whole, batch = x[rows], columns.batch(torch.from_numpy(rows))
             shown = [_drop(whole, views.weak_drop, rng)]
