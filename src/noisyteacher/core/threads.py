@@ -13,7 +13,7 @@ from noisyteacher.core.errors import calling_frame, started_by
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
-# In a thread that was started here: set once the others have ended early.
+# In a thread that was started here: set once its work is no longer wanted.
 _stop: ContextVar[Event | None] = ContextVar("_stop", default=None)
 
 

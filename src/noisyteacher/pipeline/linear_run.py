@@ -157,8 +157,8 @@ class _SolvedFolds:
 class _SolveProgress:
     """A line for every method while its students are solved, and one for all of them.
 
-    Once the minutes are over, or would be before a thread is done with another fold, no fold is
-    begun any more. Where folds are kept, those that are begun first, one in each thread, are solved
+    Once the minutes are over, or another fold would take a thread past them, no more folds are
+    begun. Where folds are kept, those that are begun first, one in each thread, are solved
     in any case, so that every call gets further.
     """
 
