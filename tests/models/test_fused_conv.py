@@ -268,7 +268,7 @@ def test_many_students_get_fewer_programs_each():
 
 @on_each_device
 def test_students_side_by_side_compute_the_same(device, dtype):
-    shape = (64, 16, 32, 8)
+    shape = (256, 16, 32, 8)
     alone = ConvPlan.of(*shape)
     with side_by_side(8):
         assert ConvPlan.of(*shape).strips < alone.strips
