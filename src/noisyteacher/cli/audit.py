@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisyteacher.cli.common import (
-    FILES,
-    OUTPUT,
-    RUNNING,
+    A_FILE,
+    A_FOLDER,
+    SHARE,
     IdColumn,
     Json,
     LabelColumn,
     Open,
     Seed,
     TextColumn,
-    option,
     say_first,
     say_next,
+    verb,
     warnings_as_lines,
 )
 from noisyteacher.core.errors import InputError
@@ -42,69 +42,21 @@ EPILOG = """
 """
 
 
+@verb
 def audit(
-    store: Annotated[
-        Path,
-        typer.Argument(
-            exists=True,
-            file_okay=False,
-            help="The label store that holds the teacher's labels of the gold examples. All other"
-            " examples in it count as the pool.",
-        ),
-    ],
-    gold: Annotated[
-        Path,
-        option(
-            FILES,
-            "Examples with true labels that the teacher was not trained on: a .csv, .tsv, "
-            ".jsonl or .parquet file with the columns id and label.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ],
-    pool: Annotated[
-        Path | None,
-        option(
-            FILES, "The label store of the pool, if it is separate.", exists=True, file_okay=False
-        ),
-    ] = None,
-    trained_on: Annotated[
-        Path | None,
-        option(
-            FILES,
-            "Examples that the teacher may have been trained on: a file like --gold, or one "
-            "with ids alone.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        option(
-            FILES,
-            "The texts, numbers or images of the gold examples and, if you have them, of the "
-            "pool, so that students with and without the teacher's labels can be compared as "
-            "distill does: a file with an id column, or a folder of images. Can be given several "
-            "times.",
-        ),
-    ] = None,
-    embeddings: Annotated[
-        bool,
-        option(
-            FILES, "Use the embeddings in the label store in place of --inputs.", "--embeddings"
-        ),
-    ] = False,
+    store: Annotated[Path, A_FOLDER],
+    gold: Annotated[Path, A_FILE],
+    pool: Annotated[Path | None, A_FOLDER] = None,
+    trained_on: Annotated[Path | None, A_FILE] = None,
+    inputs: list[str] | None = None,
+    embeddings: bool = False,
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
     text_column: TextColumn = None,
-    lower_bound: Annotated[
-        float, option(RUNNING, "The lowest value that alpha may take in training.", min=0, max=1)
-    ] = 0.5,
-    replicates: Annotated[
-        int, option(RUNNING, "The number of bootstrap samples behind the intervals.", min=50)
-    ] = 1000,
+    lower_bound: Annotated[float, SHARE] = 0.5,
+    replicates: Annotated[int, {"min": 50}] = 1000,
     seed: Seed = 0,
-    html: Annotated[Path | None, option(OUTPUT, "Write the audit as a page to this file.")] = None,
+    html: Path | None = None,
     open_page: Open = False,
     json: Json = False,
 ) -> None:
@@ -115,6 +67,28 @@ def audit(
     been trained on them. It ends with a recommended method and the reasons for it. With --inputs or
     --embeddings, it also compares linear students with and without the teacher's labels, and gives
     the same verdict as `distill` on these files.
+
+    Arguments:
+        store: The label store that holds the teacher's labels of the gold examples. All other
+            examples in it count as the pool.
+
+    Files:
+        gold: Examples with true labels that the teacher was not trained on: a .csv, .tsv, .jsonl or
+            .parquet file with the columns id and label.
+        pool: The label store of the pool, if it is separate.
+        trained_on: Examples that the teacher may have been trained on: a file like --gold, or one
+            with ids alone.
+        inputs: The texts, numbers or images of the gold examples and, if you have them, of the
+            pool, so that students with and without the teacher's labels can be compared as distill
+            does: a file with an id column, or a folder of images. Can be given several times.
+        embeddings: Use the embeddings in the label store in place of --inputs.
+
+    Running:
+        lower_bound: The lowest value that alpha may take in training.
+        replicates: The number of bootstrap samples behind the intervals.
+
+    Output:
+        html: Write the audit as a page to this file.
     """
     say_first(f"Auditing the labels in {store}.", quiet=json)
     import orjson

@@ -16,24 +16,21 @@ from noisyteacher.cli.bench_recipe import (
     with_training,
 )
 from noisyteacher.cli.common import (
-    FILES,
-    OUTPUT,
-    RUNNING,
-    STUDENTS,
-    TEACHER,
-    TRAINING,
+    FROM_0,
+    FROM_1,
+    METHOD,
     Device,
     Html,
     Json,
     Minutes,
     Open,
     json_line,
-    option,
     print_text,
     results_table,
     say_first,
     say_next,
     this_command,
+    verb,
     wide_console,
 )
 from noisyteacher.core.errors import InputError
@@ -54,175 +51,39 @@ EPILOG = """
 _TABLES = "tables"
 
 
+@verb
 def bench(
-    recipe: Annotated[
-        str, typer.Argument(help="The name of a recipe, or `tables` to make tables from results.")
-    ],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(help="With `tables`: the results.jsonl files to read."),
-    ] = None,
-    labeled: Annotated[
-        str | None,
-        option(
-            STUDENTS,
-            "The numbers of labeled examples to run, separated by commas, for example 5000,7500.",
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        option(
-            STUDENTS,
-            "A method to train, for example 'SLaM()' or 'my_losses:MyLoss(beta=2)'; the name"
-            " of a set of methods, for example rivals; or several of these separated by "
-            "semicolons. Can be given several times.",
-            metavar="<method>",
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None, option(STUDENTS, "The number of random splits to average over.", min=1)
-    ] = None,
-    tune: Annotated[
-        int | None,
-        option(
-            STUDENTS,
-            "Choose the settings of every method that has a grid on the selection set, with "
-            "this number of labeled examples and at most four settings each, and use the best "
-            "ones for all numbers of labeled examples and all trials.",
-            min=1,
-            metavar="<labeled>",
-        ),
-    ] = None,
-    student: Annotated[
-        str | None,
-        option(
-            STUDENTS,
-            "The model to train, for example 'ResNetCifar(depth=20)', the folder of an "
-            "encoder, or package.module:name for a network of your own, which is imported and "
-            "run.",
-        ),
-    ] = None,
-    second_generation: Annotated[
-        str | None,
-        option(
-            STUDENTS,
-            "Methods that are trained on the labels of finished students, separated by semicolons.",
-        ),
-    ] = None,
-    first: Annotated[
-        str,
-        option(
-            STUDENTS,
-            "With --second-generation: the method of the students that provide the labels.",
-        ),
-    ] = "Consistency(SLaM())",
-    first_students: Annotated[
-        int,
-        option(STUDENTS, "With --second-generation: how many students provide the labels.", min=1),
-    ] = 2,
-    teacher: Annotated[
-        str | None, option(TEACHER, "The model of the teacher, in the same form as --student.")
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        option(TEACHER, "A label store to use in place of the labels of a trained teacher."),
-    ] = None,
-    teacher_epochs: Annotated[
-        int | None, option(TEACHER, "How many epochs the teacher is trained for.", min=1)
-    ] = None,
-    gold_weight_decay: Annotated[
-        float | None,
-        option(
-            TEACHER,
-            "The weight decay of the teacher and of pre-training (decoupled for Adam).",
-            min=0,
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        option(
-            TRAINING,
-            "How many epochs the students are trained for. The learning-rate schedule is "
-            "scaled to match.",
-            min=1,
-        ),
-    ] = None,
-    pretrain_epochs: Annotated[
-        int | None,
-        option(
-            TRAINING,
-            "How many epochs the student is pre-trained on the labeled examples. With 0, "
-            "students start from random weights.",
-            min=0,
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        option(
-            TRAINING,
-            "The batch size of all models. For Adam, the learning rate is scaled with its "
-            "square root.",
-            min=1,
-        ),
-    ] = None,
-    lr: Annotated[float | None, option(TRAINING, "The peak learning rate of the students.")] = None,
-    weight_decay: Annotated[
-        float | None,
-        option(TRAINING, "The weight decay of the students (decoupled for Adam).", min=0),
-    ] = None,
-    gold_repeat: Annotated[
-        int | None,
-        option(
-            TRAINING,
-            "How often each gold example is shown for every time that a pool example is shown.",
-            min=1,
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        option(
-            FILES,
-            "The folder of the data set, or the folder that holds it (default: NOISYTEACHER_DATA).",
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None, option(FILES, "The folder in which decoded images are kept.")
-    ] = None,
-    quick: Annotated[
-        bool,
-        option(
-            RUNNING,
-            "Run a tiny version that takes seconds, to test the set-up. Its numbers mean nothing.",
-            "--quick",
-        ),
-    ] = False,
-    plan: Annotated[
-        bool, option(RUNNING, "Show what would run and for how long, and run nothing.", "--plan")
-    ] = False,
+    recipe: str,
+    files: list[Path] | None = None,
+    labeled: str | None = None,
+    method: Annotated[list[str] | None, METHOD] = None,
+    trials: Annotated[int | None, FROM_1] = None,
+    tune: Annotated[int | None, {"min": 1, "metavar": "<labeled>"}] = None,
+    student: str | None = None,
+    second_generation: str | None = None,
+    first: str = "Consistency(SLaM())",
+    first_students: Annotated[int, FROM_1] = 2,
+    teacher: str | None = None,
+    labels: Path | None = None,
+    teacher_epochs: Annotated[int | None, FROM_1] = None,
+    gold_weight_decay: Annotated[float | None, FROM_0] = None,
+    epochs: Annotated[int | None, FROM_1] = None,
+    pretrain_epochs: Annotated[int | None, FROM_0] = None,
+    batch_size: Annotated[int | None, FROM_1] = None,
+    lr: float | None = None,
+    weight_decay: Annotated[float | None, FROM_0] = None,
+    gold_repeat: Annotated[int | None, FROM_1] = None,
+    data: Path | None = None,
+    cache: Path | None = None,
+    quick: bool = False,
+    plan: bool = False,
     minutes: Minutes = None,
     device: Device = None,
-    cohort: Annotated[int, option(RUNNING, "How many students share a GPU at a time.", min=1)] = 8,
-    seed: Annotated[
-        int | None, option(RUNNING, "The random seed (default: the one of the recipe).", min=0)
-    ] = None,
-    track: Annotated[
-        str | None,
-        option(
-            RUNNING,
-            "Where to log the training curves: tensorboard, wandb or mlflow, separated by commas.",
-        ),
-    ] = None,
-    allow_dirty: Annotated[
-        bool,
-        option(
-            RUNNING,
-            "Run even if the source of this package has uncommitted changes.",
-            "--allow-dirty",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None, option(OUTPUT, "The folder of the run (default: runs/RECIPE).")
-    ] = None,
+    cohort: Annotated[int, FROM_1] = 8,
+    seed: Annotated[int | None, FROM_0] = None,
+    track: str | None = None,
+    allow_dirty: bool = False,
+    out: Path | None = None,
     html: Html = None,
     open_page: Open = False,
     json: Json = False,
@@ -233,6 +94,59 @@ def bench(
     another student, become part of the recipe's name. The same command continues a run that was
     stopped. `noisyteacher bench tables FILES --out DIR` makes tables and figures from results
     files.
+
+    Arguments:
+        recipe: The name of a recipe, or `tables` to make tables from results.
+        files: With `tables`: the results.jsonl files to read.
+
+    Students and methods:
+        labeled: The numbers of labeled examples to run, separated by commas, for example 5000,7500.
+        method: A method to train, for example 'SLaM()' or 'my_losses:MyLoss(beta=2)'; the name of a
+            set of methods, for example rivals; or several of these separated by semicolons. Can be
+            given several times.
+        trials: The number of random splits to average over.
+        tune: Choose the settings of every method that has a grid on the selection set, with this
+            number of labeled examples and at most four settings each, and use the best ones for all
+            numbers of labeled examples and all trials.
+        student: The model to train, for example 'ResNetCifar(depth=20)', the folder of an encoder,
+            or package.module:name for a network of your own, which is imported and run.
+        second_generation: Methods that are trained on the labels of finished students, separated by
+            semicolons.
+        first: With --second-generation: the method of the students that provide the labels.
+        first_students: With --second-generation: how many students provide the labels.
+
+    Teacher:
+        teacher: The model of the teacher, in the same form as --student.
+        labels: A label store to use in place of the labels of a trained teacher.
+        teacher_epochs: How many epochs the teacher is trained for.
+        gold_weight_decay: The weight decay of the teacher and of pre-training (decoupled for Adam).
+
+    Training:
+        epochs: How many epochs the students are trained for. The learning-rate schedule is scaled
+            to match.
+        pretrain_epochs: How many epochs the student is pre-trained on the labeled examples. With 0,
+            students start from random weights.
+        batch_size: The batch size of all models. For Adam, the learning rate is scaled with its
+            square root.
+        lr: The peak learning rate of the students.
+        weight_decay: The weight decay of the students (decoupled for Adam).
+        gold_repeat: How often each gold example is shown for every time that a pool example is
+            shown.
+
+    Files:
+        data: The folder of the data set, or the folder that holds it (default: NOISYTEACHER_DATA).
+        cache: The folder in which decoded images are kept.
+
+    Running:
+        quick: Run a tiny version that takes seconds, to test the set-up. Its numbers mean nothing.
+        plan: Show what would run and for how long, and run nothing.
+        cohort: How many students share a GPU at a time.
+        seed: The random seed (default: the one of the recipe).
+        track: Where to log the training curves: tensorboard, wandb or mlflow, separated by commas.
+        allow_dirty: Run even if the source of this package has uncommitted changes.
+
+    Output:
+        out: The folder of the run (default: runs/RECIPE).
     """
     say_first(f"Preparing {recipe}.", quiet=json or rank() > 0)
     if recipe == _TABLES:

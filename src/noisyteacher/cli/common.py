@@ -6,13 +6,23 @@ Libraries that take seconds to import are imported inside functions, so that ``-
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import cleandoc, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import orjson
 import typer
@@ -26,14 +36,45 @@ from noisyteacher.core.errors import NoisyTeacherWarning, warn
 if TYPE_CHECKING:
     from noisyteacher.runs import Row
 
-# The panels of `--help`, in the order in which a user needs them.
-FILES = "Files"
-TEACHER = "Teacher"
-STUDENTS = "Students and methods"
-TRAINING = "Training"
+# Panels of `--help` that options of many verbs stand in.
 COLUMNS = "Columns, classes and images"
 RUNNING = "Running"
 OUTPUT = "Output"
+
+
+# Settings of options and arguments.
+FROM_0, FROM_1 = {"min": 0}, {"min": 1}
+SHARE = {"min": 0, "max": 1}
+A_FILE = {"exists": True, "dir_okay": False}
+A_FOLDER = {"exists": True, "file_okay": False}
+METHOD = {"metavar": "<method>"}
+
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+
+def verb(function: Verb) -> Verb:
+    """Make a function a verb: its docstring explains its arguments and options.
+
+    The sections of the docstring are the panels of `--help`, but for "Arguments". An annotation may
+    add settings of typer's. A flag that is off by default has no other name that turns it off.
+    """
+    help_text, *sections = re.split(r"\n\n(\S.*):\n(?= )", cleandoc(function.__doc__ or ""))
+    hints = get_type_hints(function, include_extras=True)
+    defaults = {name: one.default for name, one in signature(function).parameters.items()}
+    for panel, explained in zip(sections[::2], sections[1::2], strict=True):
+        for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", explained, re.MULTILINE):
+            kind, settings = hints[name], {}
+            if get_origin(kind) is Annotated:
+                kind, settings = get_args(kind)
+            words = " ".join(text.split())
+            if panel == "Arguments":
+                made = typer.Argument(help=words, **settings)
+            else:
+                names = [f"--{name.replace('_', '-')}"] if defaults[name] is False else []
+                made = option(panel, words, *names, **settings)
+            hints[name] = Annotated[kind, made]
+    function.__doc__, function.__annotations__ = help_text, hints
+    return function
 
 
 def option(panel: str, text: str, *names: str, **settings: Any) -> Any:

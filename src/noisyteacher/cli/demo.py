@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noisyteacher.cli.common import (
-    OUTPUT,
-    RUNNING,
+    FROM_1,
     Html,
     Json,
     Open,
     Seed,
     json_line,
-    option,
     print_text,
     say_first,
     say_next,
     text_table,
     this_command,
+    verb,
     wide_console,
 )
 
@@ -32,11 +31,10 @@ EPILOG = "**Example:** `noisyteacher demo --out runs/demo`"
 GOLD_ROWS = 50  # of the distillation
 
 
+@verb
 def demo(
-    out: Annotated[Path, option(OUTPUT, "The folder for the results.")] = Path("runs/demo"),
-    splits: Annotated[
-        int, option(RUNNING, "The number of random splits behind the chart.", min=1)
-    ] = 10,
+    out: Path = Path("runs/demo"),
+    splits: Annotated[int, FROM_1] = 10,
     seed: Seed = 0,
     html: Html = None,
     open_page: Open = False,
@@ -49,6 +47,12 @@ def demo(
     20 to 400 gold labels, on ten random splits, to show when the teacher's labels help. The page
     shows both. The same seed gives the same numbers; an interrupted demo continues when it is
     started again.
+
+    Output:
+        out: The folder for the results.
+
+    Running:
+        splits: The number of random splits behind the chart.
     """
     say_first("Training students on handwritten digits.", quiet=json)
     from noisyteacher.bench.gold_sizes import draw_gold_sizes, run_sizes

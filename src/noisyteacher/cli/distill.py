@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisyteacher.cli.common import (
-    COLUMNS,
-    FILES,
-    OUTPUT,
-    STUDENTS,
-    TEACHER,
-    TRAINING,
+    FROM_0,
+    FROM_1,
+    METHOD,
     Device,
     Html,
     IdColumn,
@@ -28,12 +25,12 @@ from noisyteacher.cli.common import (
     Seed,
     TextColumn,
     json_line,
-    option,
     print_text,
     say_first,
     say_next,
     text_table,
     this_command,
+    verb,
     warnings_as_lines,
     wide_console,
 )
@@ -52,182 +49,34 @@ EPILOG = """
 """
 
 
+@verb
 def distill(
-    gold: Annotated[
-        Path,
-        option(
-            FILES,
-            "Examples with true labels: a .csv, .tsv, .jsonl or .parquet file with the "
-            "columns id, label, and either text or numbers; or a folder with one subfolder of "
-            "images per class.",
-        ),
-    ],
-    pool: Annotated[
-        Path,
-        option(FILES, "Examples of the same kind without labels. A label column in it is ignored."),
-    ],
-    labels: Annotated[
-        list[Path],
-        option(
-            FILES,
-            "The teacher's labels of the pool and of the gold (or --val) examples: a label "
-            "store made by `import` or `label`, a .csv, .tsv or .parquet file of probabilities "
-            "with ids, or a .npy file whose rows are the gold examples followed by the pool. Can "
-            "be given several times.",
-            metavar="<path>",
-        ),
-    ],
-    out: Annotated[
-        Path,
-        option(OUTPUT, "The folder of the run. The student is saved in its subfolder student/."),
-    ],
-    test: Annotated[
-        Path | None,
-        option(FILES, "Labeled examples that are only used to measure the finished students."),
-    ] = None,
-    val: Annotated[
-        Path | None,
-        option(
-            FILES,
-            "Labeled examples that the teacher was not trained on. They are needed if the "
-            "teacher was trained on the gold examples; then the teacher is measured on them alone.",
-        ),
-    ] = None,
-    selection: Annotated[
-        Path | None,
-        option(
-            FILES,
-            "Labeled examples that students are compared on and never trained on. By default"
-            " the gold examples are used, by cross-validation; for networks, a fifth is held out.",
-        ),
-    ] = None,
-    teacher_saw_gold: Annotated[
-        bool,
-        option(
-            TEACHER,
-            "The teacher was trained on the gold examples. This requires --val.",
-            "--teacher-saw-gold",
-        ),
-    ] = False,
-    logits: Annotated[
-        bool,
-        option(
-            TEACHER, "The numbers in the --labels files are logits, not probabilities.", "--logits"
-        ),
-    ] = False,
-    student: Annotated[
-        str,
-        option(
-            STUDENTS,
-            "The model to train. For texts: linear, mlp, hashed, embeddings (with "
-            "--encoder), or the name or folder of a Hugging Face encoder. For tables: "
-            "linear or mlp. For images: resnet20, resnet56, mobilenet; resnet18 or resnet50 for "
-            "photographs; embeddings (with --encoder). For a network of your own: "
-            "package.module:name, which is imported and run.",
-        ),
-    ] = "auto",
-    encoder: Annotated[
-        str | None,
-        option(
-            STUDENTS,
-            "The folder or name of the frozen Transformers encoder of texts or images for "
-            "--student embeddings. For texts, TF-IDF features are added to its embeddings.",
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        option(
-            STUDENTS,
-            "Train this method instead of the default ones, for example 'SLaM(hard=True)', "
-            "or one of your own, 'my_losses:MyLoss(beta=2)'. Can be given several times.",
-            metavar="<method>",
-        ),
-    ] = None,
-    compare: Annotated[
-        bool,
-        option(
-            STUDENTS,
-            "Also train other methods for comparison: plain distillation, methods that need "
-            "no teacher, and the strongest alternatives.",
-            "--compare",
-        ),
-    ] = False,
-    quick: Annotated[
-        bool,
-        option(
-            STUDENTS,
-            "Train only two students: one without the teacher, one with the recommended method.",
-            "--quick",
-        ),
-    ] = False,
-    generations: Annotated[
-        int,
-        option(
-            STUDENTS,
-            "With 2, the first students label the pool again and teach a second generation."
-            " This needs --val and --selection.",
-            min=1,
-        ),
-    ] = 1,
-    folds: Annotated[
-        int | None,
-        option(
-            TRAINING,
-            "The number of folds in which gold examples are held out to compare students. The "
-            "default is 5 for linear students, and 1 for networks, which holds out a fifth of the "
-            "gold examples once. Every fold trains each network once more.",
-            min=1,
-        ),
-    ] = None,
-    metric: Annotated[
-        str, option(TRAINING, "What students are compared by: accuracy or macro_f1.")
-    ] = "accuracy",
-    epochs: Annotated[
-        int | None,
-        option(
-            TRAINING,
-            "How many epochs each network is trained for. The default depends on the data.",
-            min=1,
-        ),
-    ] = None,
-    flip: Annotated[
-        bool,
-        option(
-            TRAINING,
-            "Whether images may be mirrored during training. Use --no-flip for digits, "
-            "letters and anything else that has a left and a right.",
-        ),
-    ] = True,
-    classes: Annotated[
-        str | None,
-        option(
-            COLUMNS,
-            "The class names of .npy probabilities, separated by commas, or a .json file "
-            "with a list of them.",
-        ),
-    ] = None,
+    gold: Path,
+    pool: Path,
+    labels: Annotated[list[Path], {"metavar": "<path>"}],
+    out: Path,
+    test: Path | None = None,
+    val: Path | None = None,
+    selection: Path | None = None,
+    teacher_saw_gold: bool = False,
+    logits: bool = False,
+    student: str = "auto",
+    encoder: str | None = None,
+    method: Annotated[list[str] | None, METHOD] = None,
+    compare: bool = False,
+    quick: bool = False,
+    generations: Annotated[int, FROM_1] = 1,
+    folds: Annotated[int | None, FROM_1] = None,
+    metric: str = "accuracy",
+    epochs: Annotated[int | None, FROM_1] = None,
+    flip: bool = True,
+    classes: str | None = None,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     image_size: ImageSize = None,
-    stream: Annotated[
-        bool | None,
-        option(
-            TRAINING,
-            "Read the pool in shards from disk (only texts, without --encoder). By default "
-            "this is done if the pool needs more than --max-memory.",
-            "--stream/--no-stream",
-        ),
-    ] = None,
-    max_memory: Annotated[
-        float | None,
-        option(
-            TRAINING,
-            "How many GB the pool may take in memory, and for networks on the device "
-            "(default: half of the machine's memory, 60% of a GPU's).",
-            min=0,
-        ),
-    ] = None,
+    stream: bool | None = None,
+    max_memory: Annotated[float | None, FROM_0] = None,
     device: Device = None,
     minutes: Minutes = None,
     seed: Seed = 0,
@@ -242,6 +91,59 @@ def distill(
     weights, and compared on all gold examples by cross-validation. Networks are compared on gold
     examples that are held out; one is chosen and trained again on all gold examples. The same
     command continues a run that was stopped.
+
+    Files:
+        gold: Examples with true labels: a .csv, .tsv, .jsonl or .parquet file with the columns id,
+            label, and either text or numbers; or a folder with one subfolder of images per class.
+        pool: Examples of the same kind without labels. A label column in it is ignored.
+        labels: The teacher's labels of the pool and of the gold (or --val) examples: a label store
+            made by `import` or `label`, a .csv, .tsv or .parquet file of probabilities with ids, or
+            a .npy file whose rows are the gold examples followed by the pool. Can be given several
+            times.
+        test: Labeled examples that are only used to measure the finished students.
+        val: Labeled examples that the teacher was not trained on. They are needed if the teacher
+            was trained on the gold examples; then the teacher is measured on them alone.
+        selection: Labeled examples that students are compared on and never trained on. By default
+            the gold examples are used, by cross-validation; for networks, a fifth is held out.
+
+    Output:
+        out: The folder of the run. The student is saved in its subfolder student/.
+
+    Teacher:
+        teacher_saw_gold: The teacher was trained on the gold examples. This requires --val.
+        logits: The numbers in the --labels files are logits, not probabilities.
+
+    Students and methods:
+        student: The model to train. For texts: linear, mlp, hashed, embeddings (with --encoder), or
+            the name or folder of a Hugging Face encoder. For tables: linear or mlp. For images:
+            resnet20, resnet56, mobilenet; resnet18 or resnet50 for photographs; embeddings (with
+            --encoder). For a network of your own: package.module:name, which is imported and run.
+        encoder: The folder or name of the frozen Transformers encoder of texts or images for
+            --student embeddings. For texts, TF-IDF features are added to its embeddings.
+        method: Train this method instead of the default ones, for example 'SLaM(hard=True)', or one
+            of your own, 'my_losses:MyLoss(beta=2)'. Can be given several times.
+        compare: Also train other methods for comparison: plain distillation, methods that need no
+            teacher, and the strongest alternatives.
+        quick: Train only two students: one without the teacher, one with the recommended method.
+        generations: With 2, the first students label the pool again and teach a second generation.
+            This needs --val and --selection.
+
+    Training:
+        folds: The number of folds in which gold examples are held out to compare students. The
+            default is 5 for linear students, and 1 for networks, which holds out a fifth of the
+            gold examples once. Every fold trains each network once more.
+        metric: What students are compared by: accuracy or macro_f1.
+        epochs: How many epochs each network is trained for. The default depends on the data.
+        flip: Whether images may be mirrored during training. Use --no-flip for digits, letters and
+            anything else that has a left and a right.
+        stream: Read the pool in shards from disk (only texts, without --encoder). By default this
+            is done if the pool needs more than --max-memory.
+        max_memory: How many GB the pool may take in memory, and for networks on the device
+            (default: half of the machine's memory, 60% of a GPU's).
+
+    Columns, classes and images:
+        classes: The class names of .npy probabilities, separated by commas, or a .json file with a
+            list of them.
     """
     say_first("Reading the examples and the teacher's labels.", quiet=json)
     from noisyteacher.labels.importers import parse_classes

@@ -7,33 +7,24 @@ from typing import Annotated
 
 import typer
 
-from noisyteacher.cli.common import OUTPUT, STUDENTS, Json, Overwrite, json_line, option, say_first
+from noisyteacher.cli.common import (
+    Json,
+    Overwrite,
+    json_line,
+    say_first,
+    verb,
+)
 from noisyteacher.core.errors import InputError
 
 EPILOG = "**Example:** `noisyteacher export runs/mine/student --onnx student.onnx`"
 
 
+@verb
 def export(
-    folder: Annotated[
-        Path, typer.Argument(metavar="student", help="The folder of a saved student.")
-    ],
-    onnx: Annotated[Path, option(OUTPUT, "The ONNX file to write.")],
-    student: Annotated[
-        str | None,
-        option(
-            STUDENTS,
-            "If the student is a network of your own: package.module:name, which is imported"
-            " and run.",
-        ),
-    ] = None,
-    with_encoder: Annotated[
-        bool,
-        option(
-            STUDENTS,
-            "If the student reads embeddings: write its encoder into the same file.",
-            "--with-encoder",
-        ),
-    ] = False,
+    folder: Annotated[Path, {"metavar": "student"}],
+    onnx: Path,
+    student: str | None = None,
+    with_encoder: bool = False,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -43,6 +34,17 @@ def export(
     height × width × 3) or `table` (float32, rows × features). For texts it is the output of the
     featurizer in the student's folder, and for a student on embeddings it is called `embedding`
     (float32, rows × dimensions). This needs `pip install 'noisyteacher[onnx]'`.
+
+    Arguments:
+        folder: The folder of a saved student.
+
+    Output:
+        onnx: The ONNX file to write.
+
+    Students and methods:
+        student: If the student is a network of your own: package.module:name, which is imported and
+            run.
+        with_encoder: If the student reads embeddings: write its encoder into the same file.
     """
     say_first(f"Exporting {folder}.", quiet=json)
     from noisyteacher.core.files import remove_leftovers

@@ -13,16 +13,14 @@ import typer
 from rich.box import SIMPLE_HEAD
 
 from noisyteacher.cli.common import (
-    OUTPUT,
-    RUNNING,
     Json,
     Minutes,
     Seed,
     json_line,
-    option,
     print_text,
     say_first,
     text_table,
+    verb,
     wide_console,
 )
 
@@ -31,41 +29,21 @@ if TYPE_CHECKING:
 
 EPILOG = "**Example:** `noisyteacher halfspace --quick --out runs/halfspace-quick`"
 
-STUDY = "Study"
 _DEFAULT_OUT = Path("runs/halfspace")
 
 
+@verb
 def halfspace(
-    quick: Annotated[
-        bool, option(RUNNING, "Run a small version that takes seconds, to try it out.", "--quick")
-    ] = False,
-    out: Annotated[Path, option(OUTPUT, "The folder of the run.")] = _DEFAULT_OUT,
-    shape: Annotated[
-        list[str] | None,
-        option(
-            STUDY,
-            "How the points are distributed: near-margin, ball, sphere or gaussian. Can be "
-            "given several times.",
-            metavar="<shape>",
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None, option(STUDY, "The margin γ from which each sweep starts, in (0, 1].")
-    ] = None,
-    epsilon: Annotated[
-        float | None, option(STUDY, "The target error ε from which each sweep starts.")
-    ] = None,
-    noise: Annotated[
-        float | None, option(STUDY, "The noise rate η from which each sweep starts, below ½.")
-    ] = None,
-    runs: Annotated[
-        int | None, option(STUDY, "The number of independent runs per learner.")
-    ] = None,
-    max_steps: Annotated[
-        int | None, option(STUDY, "The most samples that one run may use.")
-    ] = None,
+    quick: bool = False,
+    out: Path = _DEFAULT_OUT,
+    shape: Annotated[list[str] | None, {"metavar": "<shape>"}] = None,
+    margin: float | None = None,
+    epsilon: float | None = None,
+    noise: float | None = None,
+    runs: int | None = None,
+    max_steps: int | None = None,
     seed: Seed = 0,
-    device: Annotated[str, option(RUNNING, "Where to compute: cpu or cuda.")] = "cpu",
+    device: str = "cpu",
     minutes: Minutes = None,
     json: Json = False,
 ) -> None:
@@ -75,6 +53,22 @@ def halfspace(
     exponents with the proved ones. It also tests the theorem's guarantee on a grid, checks when the
     true halfspace minimizes the population loss, and draws the figures. The same command continues
     a run that was stopped.
+
+    Running:
+        quick: Run a small version that takes seconds, to try it out.
+        device: Where to compute: cpu or cuda.
+
+    Output:
+        out: The folder of the run.
+
+    Study:
+        shape: How the points are distributed: near-margin, ball, sphere or gaussian. Can be given
+            several times.
+        margin: The margin γ from which each sweep starts, in (0, 1].
+        epsilon: The target error ε from which each sweep starts.
+        noise: The noise rate η from which each sweep starts, below ½.
+        runs: The number of independent runs per learner.
+        max_steps: The most samples that one run may use.
     """
     say_first("Starting the halfspace study.", quiet=json)
     from noisyteacher.halfspace.study import Study, smoke_study

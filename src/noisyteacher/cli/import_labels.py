@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisyteacher.cli.common import (
-    COLUMNS,
-    OUTPUT,
-    TEACHER,
+    A_FILE,
     IdColumn,
     Json,
     Overwrite,
     TopClasses,
     json_line,
-    option,
     say_first,
     say_next,
+    verb,
 )
 from noisyteacher.core.errors import InputError, UnknownLabelsError, first_few, warn
 
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
     from noisyteacher.labels.importers import ClassAnswers, LlmImport
 
-ANSWERS = "Answers of an LLM"
 _ANSWER_FILES = (".jsonl", ".ndjson", ".json")
 _LOOKED_AT = 20
 _SHOWN = 6
@@ -45,118 +42,26 @@ EPILOG = """
 """
 
 
+@verb
 def import_labels(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(
-            exists=True,
-            help="The teacher's outputs: responses of an LLM in the format of OpenAI, Anthropic, "
-            "Gemini, Ollama or a compatible server (.jsonl, or a folder of .json files); tables "
-            "of probabilities or labels (.csv, .tsv, .jsonl, .parquet); or arrays (.npy, .npz).",
-        ),
-    ],
-    out: Annotated[Path, option(OUTPUT, "The folder of the new label store.")],
-    classes: Annotated[
-        str | None,
-        option(
-            COLUMNS,
-            "The class names, separated by commas, or a .json file with the names and their "
-            "synonyms.",
-        ),
-    ] = None,
-    ids: Annotated[
-        Path | None,
-        option(
-            COLUMNS,
-            "The ids of the rows: a .npy file, or a text file with one id per line.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
+    sources: Annotated[list[Path], {"exists": True}],
+    out: Path,
+    classes: str | None = None,
+    ids: Annotated[Path | None, A_FILE] = None,
     id_column: IdColumn = None,
-    label_column: Annotated[
-        str | None,
-        option(
-            COLUMNS,
-            "Tables with one label per row: the column that holds the label (default: label,"
-            " prediction or a similar name).",
-        ),
-    ] = None,
-    confidence_column: Annotated[
-        str | None,
-        option(
-            COLUMNS,
-            "Tables with one label per row: the column that holds its probability, from 0 to"
-            " 1 (default: confidence, probability or score).",
-        ),
-    ] = None,
-    list_column: Annotated[
-        str | None,
-        option(COLUMNS, "Tables: the column that holds a list with one value per class."),
-    ] = None,
-    int_ids: Annotated[
-        bool,
-        option(
-            COLUMNS, "Read the ids as whole numbers, even if they are stored as text.", "--int-ids"
-        ),
-    ] = False,
-    logits: Annotated[
-        bool, option(TEACHER, "The numbers are logits, not probabilities.", "--logits")
-    ] = False,
-    temperature: Annotated[
-        float | None,
-        option(
-            TEACHER,
-            "The teacher's temperature. Logits are divided by it; otherwise it is only "
-            "recorded in the store.",
-        ),
-    ] = None,
-    teacher: Annotated[
-        str | None, option(TEACHER, "The name of the teacher, recorded in the store.")
-    ] = None,
-    revision: Annotated[
-        str | None, option(TEACHER, "The revision of the teacher, recorded in the store.")
-    ] = None,
-    choices: Annotated[
-        str | None,
-        option(
-            ANSWERS,
-            "For multiple-choice prompts whose options are the classes in order: the name of"
-            " the first option (A, 1 or 0).",
-        ),
-    ] = None,
-    answer_key: Annotated[
-        str | None,
-        option(
-            ANSWERS,
-            "For answers in JSON: the key that holds the class (default: label, class or a "
-            "similar name).",
-        ),
-    ] = None,
-    write_synonyms: Annotated[
-        Path | None,
-        option(
-            ANSWERS,
-            "Write the most frequent answers that name no class to this .json file. Complete"
-            " it and pass it as --classes.",
-            dir_okay=False,
-        ),
-    ] = None,
-    allow_rejected: Annotated[
-        bool,
-        option(
-            ANSWERS,
-            "Write the store even if more than a tenth of the answers name no class. In tables"
-            " with one label per row: leave out rows whose label is not one of --classes.",
-            "--allow-rejected",
-        ),
-    ] = False,
-    skip_bad: Annotated[
-        bool,
-        option(
-            ANSWERS, "Skip lines that cannot be read instead of stopping at them.", "--skip-bad"
-        ),
-    ] = False,
+    label_column: str | None = None,
+    confidence_column: str | None = None,
+    list_column: str | None = None,
+    int_ids: bool = False,
+    logits: bool = False,
+    temperature: float | None = None,
+    teacher: str | None = None,
+    revision: str | None = None,
+    choices: str | None = None,
+    answer_key: str | None = None,
+    write_synonyms: Annotated[Path | None, {"dir_okay": False}] = None,
+    allow_rejected: bool = False,
+    skip_bad: bool = False,
     k: TopClasses = None,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -170,6 +75,43 @@ def import_labels(
 
     Tables with one label per row: the label gets the probability in the confidence column, and the
     other classes share the rest. Without such a column, the label gets all of it.
+
+    Arguments:
+        sources: The teacher's outputs: responses of an LLM in the format of OpenAI, Anthropic,
+            Gemini, Ollama or a compatible server (.jsonl, or a folder of .json files); tables of
+            probabilities or labels (.csv, .tsv, .jsonl, .parquet); or arrays (.npy, .npz).
+
+    Output:
+        out: The folder of the new label store.
+
+    Columns, classes and images:
+        classes: The class names, separated by commas, or a .json file with the names and their
+            synonyms.
+        ids: The ids of the rows: a .npy file, or a text file with one id per line.
+        label_column: Tables with one label per row: the column that holds the label (default:
+            label, prediction or a similar name).
+        confidence_column: Tables with one label per row: the column that holds its probability,
+            from 0 to 1 (default: confidence, probability or score).
+        list_column: Tables: the column that holds a list with one value per class.
+        int_ids: Read the ids as whole numbers, even if they are stored as text.
+
+    Teacher:
+        logits: The numbers are logits, not probabilities.
+        temperature: The teacher's temperature. Logits are divided by it; otherwise it is only
+            recorded in the store.
+        teacher: The name of the teacher, recorded in the store.
+        revision: The revision of the teacher, recorded in the store.
+
+    Answers of an LLM:
+        choices: For multiple-choice prompts whose options are the classes in order: the name of the
+            first option (A, 1 or 0).
+        answer_key: For answers in JSON: the key that holds the class (default: label, class or a
+            similar name).
+        write_synonyms: Write the most frequent answers that name no class to this .json file.
+            Complete it and pass it as --classes.
+        allow_rejected: Write the store even if more than a tenth of the answers name no class. In
+            tables with one label per row: leave out rows whose label is not one of --classes.
+        skip_bad: Skip lines that cannot be read instead of stopping at them.
     """
     say_first("Reading the teacher's outputs.", quiet=json)
     from noisyteacher.labels.importers import (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noisyteacher.cli.common import (
-    COLUMNS,
-    OUTPUT,
-    RUNNING,
+    A_FILE,
+    FROM_0,
+    FROM_1,
     Device,
     IdColumn,
     ImageSize,
@@ -21,9 +21,9 @@ from noisyteacher.cli.common import (
     TextColumn,
     TopClasses,
     json_line,
-    option,
     say_first,
     say_next,
+    verb,
 )
 from noisyteacher.core.errors import InputError, warn
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from noisyteacher.pipeline.endpoint import CostEstimate, Endpoint
     from noisyteacher.pipeline.labeling import LabelingProgress
 
-LLM = "LLM at an endpoint (openai:MODEL)"
-MANY = "Many machines"
 
 EPILOG = """
 **Example:** `noisyteacher label runs/mine/student pool.csv --out labels --csv predictions.csv`
@@ -50,187 +48,42 @@ probabilities is fine. This runs your own code.
 """
 
 
+@verb
 def label(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="The folder of a saved student; the folder or name of a Hugging Face text "
-            "classifier; openai:MODEL at an OpenAI-compatible endpoint; or "
-            "package.module:function, which is imported and run."
-        ),
-    ],
-    sources: Annotated[
-        list[Path],
-        typer.Argument(
-            help="The files or folders to label: .csv, .jsonl, .parquet, .npz, or image folders."
-        ),
-    ],
-    out: Annotated[Path, option(OUTPUT, "The folder of the new label store.")],
-    csv: Annotated[
-        Path | None,
-        option(OUTPUT, "Also write a CSV file with the columns id, label and probability."),
-    ] = None,
+    model: str,
+    sources: list[Path],
+    out: Path,
+    csv: Path | None = None,
     k: TopClasses = None,
-    embeddings: Annotated[
-        bool,
-        option(
-            OUTPUT,
-            "Also store the activations of the penultimate layer, which VID needs.",
-            "--embeddings",
-        ),
-    ] = False,
-    view_passes: Annotated[
-        int,
-        option(
-            OUTPUT,
-            "Also store the mean and the deviation of the predictions over this many random "
-            "crops. UPS and Fidelity need them; 10 is usual.",
-            min=0,
-        ),
-    ] = 0,
-    classes: Annotated[
-        str | None,
-        option(
-            COLUMNS,
-            "The class names, separated by commas, or a .json file with a list of them. They"
-            " name the columns of a function's logits, or rename the classes of a model.",
-        ),
-    ] = None,
+    embeddings: bool = False,
+    view_passes: Annotated[int, FROM_0] = 0,
+    classes: str | None = None,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
-    label_column: Annotated[
-        str | None,
-        option(
-            COLUMNS, "A column of true labels, which is hidden from the model (default: label)."
-        ),
-    ] = None,
+    label_column: str | None = None,
     image_size: ImageSize = None,
-    student: Annotated[
-        str | None,
-        option(
-            RUNNING,
-            "If the folder holds a network of your own: package.module:name, which is "
-            "imported and run.",
-        ),
-    ] = None,
-    max_length: Annotated[
-        int,
-        option(RUNNING, "The most tokens per text that a Hugging Face classifier reads.", min=1),
-    ] = 256,
-    batch_size: Annotated[
-        int,
-        option(
-            RUNNING,
-            "How many examples are labeled at a time. It is halved if memory runs out.",
-            min=1,
-        ),
-    ] = 256,
-    shard_size: Annotated[
-        int | None,
-        option(
-            RUNNING,
-            "How many examples are saved at a time, and can be lost if the command is killed"
-            " (default: 8192; for openai: 256).",
-            min=1,
-        ),
-    ] = None,
+    student: str | None = None,
+    max_length: Annotated[int, FROM_1] = 256,
+    batch_size: Annotated[int, FROM_1] = 256,
+    shard_size: Annotated[int | None, FROM_1] = None,
     device: Device = None,
-    seed: Annotated[int, option(RUNNING, "The random seed of the crops.", min=0)] = 0,
-    base_url: Annotated[
-        str | None,
-        option(
-            LLM, "The address of the endpoint, up to /v1 (default: OPENAI_BASE_URL, or OpenAI)."
-        ),
-    ] = None,
-    key_variable: Annotated[
-        str, option(LLM, "The environment variable that holds the API key.")
-    ] = "OPENAI_API_KEY",
-    prompt: Annotated[
-        Path | None,
-        option(
-            LLM,
-            "A text file with the prompt, in which {text}, {classes} and {examples} are replaced.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    examples: Annotated[
-        Path | None,
-        option(LLM, "A file of labeled examples, some of which are shown in the prompt."),
-    ] = None,
-    shots: Annotated[
-        int, option(LLM, "How many labeled examples of each class are shown in the prompt.", min=1)
-    ] = 2,
-    concurrency: Annotated[int, option(LLM, "How many requests are sent at a time.", min=1)] = 8,
-    requests_per_minute: Annotated[
-        float | None,
-        option(LLM, "The most requests that are sent per minute (default: no limit).", min=0.001),
-    ] = None,
-    retries: Annotated[
-        int, option(LLM, "How often a request that failed is sent again.", min=0)
-    ] = 6,
-    max_tokens: Annotated[
-        int, option(LLM, "The most tokens in an answer. Reasoning models need many.", min=1)
-    ] = 32,
-    price: Annotated[
-        str | None,
-        option(
-            LLM,
-            "The prices of a million input tokens and of a million output tokens, for "
-            "example 0.15,0.60.",
-        ),
-    ] = None,
-    estimate: Annotated[
-        bool,
-        option(
-            LLM,
-            "Estimate the tokens, the time and the cost from one request, and stop.",
-            "--estimate",
-        ),
-    ] = False,
-    allow_rejected: Annotated[
-        bool,
-        option(
-            LLM,
-            "Continue even if more than a tenth of the answers name no class.",
-            "--allow-rejected",
-        ),
-    ] = False,
-    shard: Annotated[
-        str | None,
-        option(
-            MANY,
-            "Label only the I-th of N shares, with I from 1 to N. Start N processes, on any "
-            "machines that share the folder of the store; the last one to end writes the store.",
-            metavar="I/N",
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        option(
-            MANY,
-            "Label with the workers of a Ray cluster: its address, auto for the cluster that "
-            "this machine belongs to, or local to start one on this machine.",
-            metavar="ADDRESS",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        option(
-            MANY,
-            "How many Ray workers to start (default: as many as the cluster has room for).",
-            min=1,
-        ),
-    ] = None,
-    gpus_per_worker: Annotated[
-        float | None,
-        option(
-            MANY,
-            "How many GPUs each Ray worker has, for example 0.5 (default: 1, or none in a "
-            "cluster without GPUs).",
-            min=0,
-        ),
-    ] = None,
+    seed: Annotated[int, FROM_0] = 0,
+    base_url: str | None = None,
+    key_variable: str = "OPENAI_API_KEY",
+    prompt: Annotated[Path | None, A_FILE] = None,
+    examples: Path | None = None,
+    shots: Annotated[int, FROM_1] = 2,
+    concurrency: Annotated[int, FROM_1] = 8,
+    requests_per_minute: Annotated[float | None, {"min": 0.001}] = None,
+    retries: Annotated[int, FROM_0] = 6,
+    max_tokens: Annotated[int, FROM_1] = 32,
+    price: str | None = None,
+    estimate: bool = False,
+    allow_rejected: bool = False,
+    shard: Annotated[str | None, {"metavar": "I/N"}] = None,
+    ray: Annotated[str | None, {"metavar": "ADDRESS"}] = None,
+    workers: Annotated[int | None, FROM_1] = None,
+    gpus_per_worker: Annotated[float | None, FROM_0] = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -239,6 +92,57 @@ def label(
     Finished shards are kept in STORE.partial, so that the same command continues after an
     interruption. The store is written when all shards are finished. Rows without ids are named
     after their file, pool/0, pool/1 and so on, as `distill` names them too.
+
+    Arguments:
+        model: The folder of a saved student; the folder or name of a Hugging Face text classifier;
+            openai:MODEL at an OpenAI-compatible endpoint; or package.module:function, which is
+            imported and run.
+        sources: The files or folders to label: .csv, .jsonl, .parquet, .npz, or image folders.
+
+    Output:
+        out: The folder of the new label store.
+        csv: Also write a CSV file with the columns id, label and probability.
+        embeddings: Also store the activations of the penultimate layer, which VID needs.
+        view_passes: Also store the mean and the deviation of the predictions over this many random
+            crops. UPS and Fidelity need them; 10 is usual.
+
+    Columns, classes and images:
+        classes: The class names, separated by commas, or a .json file with a list of them. They
+            name the columns of a function's logits, or rename the classes of a model.
+        label_column: A column of true labels, which is hidden from the model (default: label).
+
+    Running:
+        student: If the folder holds a network of your own: package.module:name, which is imported
+            and run.
+        max_length: The most tokens per text that a Hugging Face classifier reads.
+        batch_size: How many examples are labeled at a time. It is halved if memory runs out.
+        shard_size: How many examples are saved at a time, and can be lost if the command is killed
+            (default: 8192; for openai: 256).
+        seed: The random seed of the crops.
+
+    LLM at an endpoint (openai:MODEL):
+        base_url: The address of the endpoint, up to /v1 (default: OPENAI_BASE_URL, or OpenAI).
+        key_variable: The environment variable that holds the API key.
+        prompt: A text file with the prompt, in which {text}, {classes} and {examples} are replaced.
+        examples: A file of labeled examples, some of which are shown in the prompt.
+        shots: How many labeled examples of each class are shown in the prompt.
+        concurrency: How many requests are sent at a time.
+        requests_per_minute: The most requests that are sent per minute (default: no limit).
+        retries: How often a request that failed is sent again.
+        max_tokens: The most tokens in an answer. Reasoning models need many.
+        price: The prices of a million input tokens and of a million output tokens, for example
+            0.15,0.60.
+        estimate: Estimate the tokens, the time and the cost from one request, and stop.
+        allow_rejected: Continue even if more than a tenth of the answers name no class.
+
+    Many machines:
+        shard: Label only the I-th of N shares, with I from 1 to N. Start N processes, on any
+            machines that share the folder of the store; the last one to end writes the store.
+        ray: Label with the workers of a Ray cluster: its address, auto for the cluster that this
+            machine belongs to, or local to start one on this machine.
+        workers: How many Ray workers to start (default: as many as the cluster has room for).
+        gpus_per_worker: How many GPUs each Ray worker has, for example 0.5 (default: 1, or none in
+            a cluster without GPUs).
     """
     say_first(f"Loading {model}.", quiet=json)
     from noisyteacher.core.progress import ProgressDisplay

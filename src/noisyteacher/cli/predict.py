@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from noisyteacher.cli.common import (
-    OUTPUT,
+    SHARE,
     IdColumn,
     Json,
     Overwrite,
     TextColumn,
     json_line,
-    option,
     say_first,
     say_next,
+    verb,
 )
 from noisyteacher.core.errors import InputError
 
@@ -26,19 +26,12 @@ EPILOG = """
 """
 
 
+@verb
 def predict(
-    student: Annotated[Path, typer.Argument(help="The folder of a saved student.")],
-    file: Annotated[
-        Path,
-        typer.Argument(help="The examples to classify, of the kind the student was trained on."),
-    ],
-    out: Annotated[Path, option(OUTPUT, "The .csv, .jsonl or .parquet file to write.")],
-    abstain_below: Annotated[
-        float,
-        option(
-            OUTPUT, "Leave the class empty where its probability is lower than this.", min=0, max=1
-        ),
-    ] = 0.0,
+    student: Path,
+    file: Path,
+    out: Path,
+    abstain_below: Annotated[float, SHARE] = 0.0,
     id_column: IdColumn = None,
     text_column: TextColumn = None,
     overwrite: Overwrite = False,
@@ -49,6 +42,14 @@ def predict(
     With `--abstain-below`, the summary also says how many held-out gold examples would have been
     left empty and how many of the others would have been right, if the student was compared by
     cross-validation.
+
+    Arguments:
+        student: The folder of a saved student.
+        file: The examples to classify, of the kind the student was trained on.
+
+    Output:
+        out: The .csv, .jsonl or .parquet file to write.
+        abstain_below: Leave the class empty where its probability is lower than this.
     """
     say_first(f"Loading the student {student}.", quiet=json)
     from noisyteacher.data import read_examples

@@ -9,13 +9,13 @@ import typer
 
 from noisyteacher.cli.common import (
     OUTPUT,
-    RUNNING,
     Json,
     Open,
     json_line,
     option,
     say_first,
     say_next,
+    verb,
 )
 from noisyteacher.core.errors import InputError
 
@@ -26,17 +26,10 @@ EPILOG = """
 """
 
 
+@verb
 def report(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            help="The folder of a demo, bench or distill run, or a file with the JSON of an audit."
-        ),
-    ],
-    watch: Annotated[
-        bool,
-        option(RUNNING, "Serve the page and update it while the run continues.", "--watch"),
-    ] = False,
+    run: Path,
+    watch: bool = False,
     html: Annotated[
         Path | None,
         option(
@@ -47,15 +40,20 @@ def report(
         ),
     ] = None,
     open_page: Open = False,
-    port: Annotated[
-        int, option(RUNNING, "The port for --watch; 0 picks a free one.", min=0, max=65535)
-    ] = 0,
+    port: Annotated[int, {"min": 0, "max": 65535}] = 0,
     json: Json = False,
 ) -> None:
     """Write the page of a run or an audit: one HTML file that needs no network.
 
     Interactive charts need `pip install noisyteacher[report]`; without it the page has tables and
     pictures. With --watch, the page is served on this machine only, until you press Ctrl-C.
+
+    Arguments:
+        run: The folder of a demo, bench or distill run, or a file with the JSON of an audit.
+
+    Running:
+        watch: Serve the page and update it while the run continues.
+        port: The port for --watch; 0 picks a free one.
     """
     if watch:
         from noisyteacher.report.watch import watch as serve
