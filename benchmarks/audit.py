@@ -10,7 +10,6 @@ The labels are read from a top-20 store on disk, in a process of its own that th
 
 from __future__ import annotations
 
-import argparse
 import csv
 import tempfile
 import time
@@ -19,14 +18,10 @@ from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from measuring import Measurement, peak_gib, report
+from measuring import Measurement, parser_of, peak_gib, report
+from noise import simulated_labels
 from noisyteacher.auditing import audit, read_gold
 from noisyteacher.labels import TeacherLabels
-
-CHUNK = 10_000
 
 
 @dataclass(frozen=True)
@@ -42,31 +37,11 @@ FULL = Size(classes=1_000, val=10_000, pool=1_200_000)
 SMALL = Size(classes=200, val=1_000, pool=60_000)
 
 
-def simulate_teacher(rows: int, classes: int, stored: int) -> tuple[np.ndarray, ...]:
-    """Top classes and their probabilities, the tail, and the truth, like a teacher on ImageNet."""
-    index = np.empty((rows, stored), np.int64)
-    prob = np.empty((rows, stored), np.float32)
-    truth = np.empty(rows, np.int64)
-    for start in range(0, rows, CHUNK):
-        part = slice(start, min(start + CHUNK, rows))
-        rng = np.random.default_rng(start)
-        n = part.stop - start
-        logits = rng.standard_normal((n, classes), dtype=np.float32) * 1.2
-        truth[part] = rng.integers(0, classes, n)
-        logits[np.arange(n), truth[part]] += rng.gamma(10, 0.5, n).astype(np.float32)
-        top = torch.topk(torch.softmax(1.3 * torch.from_numpy(logits), dim=1), stored, dim=1)
-        prob[part], index[part] = top.values.numpy(), top.indices.numpy()
-    return index, prob, np.maximum(1 - prob.sum(axis=1), 0), truth
-
-
 def write_files(folder: Path, size: Size) -> None:
-    """One store of V and pool, whose rows repeat under other ids, and V's gold labels."""
-    distinct = min(100_000, size.val + size.pool)
-    index, prob, tail, truth = simulate_teacher(distinct, size.classes, size.stored)
-    take = np.arange(size.val + size.pool) % distinct
+    """One store of V and pool, and V's gold labels."""
     classes = [f"class {label}" for label in range(size.classes)]
-    ids = [f"image/{number}" for number in range(len(take))]
-    labels = TeacherLabels.from_topk(ids, index[take], prob[take], tail[take], classes)
+    ids = [f"image/{number}" for number in range(size.val + size.pool)]
+    labels, truth = simulated_labels(ids, classes, size.stored, seed=0)
     labels.save(folder / "labels")
     with (folder / "gold.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -101,8 +76,7 @@ def measure(size: Size) -> list[Measurement]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--csv", type=Path, help="write the table here as well")
+    parser = parser_of(__doc__)
     parser.add_argument("--small", action="store_true", help="a twentieth of the size")
     arguments = parser.parse_args()
     size = SMALL if arguments.small else FULL

@@ -10,7 +10,6 @@ evaluation is left out of it.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import replace
@@ -19,7 +18,7 @@ from pathlib import Path
 import torch
 
 from engine import make_data, plain_loop
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.method_sets import parse_methods
 from noisyteacher.bench.recipe import Recipe
@@ -35,9 +34,7 @@ TRAINING_ROWS = 50_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds cifar100/")
     parser.add_argument("--out", type=Path, help="keep the run here; default: nowhere")
     parser.add_argument("--methods", default=METHODS, help="default: %(default)s")
@@ -45,7 +42,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--plain-epochs", type=float, default=2, help="of the plain loop")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
 
     recipe = replace(
@@ -63,8 +59,7 @@ def main() -> None:
         "plain_loop_minutes": round(plain / 60, 2),
         "ratio": round(plain / seconds, 2),
     }
-    print("  ".join(f"{name}={value}" for name, value in result.items()))
-    write_csv(args.csv, [result | this_machine(args.device)])
+    write_csv(args.csv, [told(result)], args.device)
 
 
 def plain_seconds(recipe: Recipe, epochs: float, device: str) -> float:

@@ -12,23 +12,27 @@ fewest bytes the job could move (two maps) over the hot time. Errors are relativ
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graph_timing import STREAMS, capture, changed, microseconds
-from measuring import write_csv
+from graph_timing import (
+    STREAMS,
+    activation,
+    capture,
+    changed,
+    kernel_parser,
+    measure_all,
+    microseconds,
+    print_device,
+)
 from noisyteacher.models import fused_conv
 
 SHAPES = ((16, 32, 32), (32, 16, 16))
-BATCH = 256
 
 
 def launch(block: int, stages: int, warps: int) -> dict[str, int]:
@@ -66,14 +70,10 @@ class Inputs:
 
     @classmethod
     def draw(cls, shape: tuple[int, ...]) -> Inputs:
-        def activation() -> Tensor:
-            values = torch.randn(BATCH, *shape, device="cuda", dtype=torch.bfloat16)
-            return values.contiguous(memory_format=torch.channels_last)
-
         weight = torch.randn(shape[0], shape[0], 3, 3, device="cuda") / 12
         # Rounded, so that errors are those of the convolution and not of the weight's cast.
         cast = weight.bfloat16().contiguous(memory_format=torch.channels_last)
-        return cls(activation(), cast.float(), cast, activation())
+        return cls(activation(shape), cast.float(), cast, activation(shape))
 
     def double(self) -> Inputs:
         return Inputs(*(value.double() for value in vars(self).values()))
@@ -118,12 +118,16 @@ OURS: dict[str, Job] = {
 
 
 @torch.no_grad()
-def measure(shape: tuple[int, ...], name: str, version: str, job: Job) -> Row:
+def measure(
+    shape: tuple[int, ...], name: str, version: str, job: Job, constants: dict[str, Any]
+) -> Row:
+    """With other constants in fused_conv."""
     sets = [Inputs.draw(shape) for _ in range(STREAMS)]
     expected = LIBRARY[name](sets[0].double())
-    error = ((job(sets[0]).double() - expected).norm() / expected.norm()).item()
-    hot = microseconds([capture([partial(job, sets[0])])])
-    together = microseconds([capture([partial(job, inputs)]) for inputs in sets])
+    with changed(fused_conv, constants):
+        error = ((job(sets[0]).double() - expected).norm() / expected.norm()).item()
+        hot = microseconds([capture([partial(job, sets[0])])])
+        together = microseconds([capture([partial(job, inputs)]) for inputs in sets])
     label = "×".join(map(str, shape))
     return Row(label, name, version, hot, together, 2 * sets[0].x.nbytes / hot / 1e3, error)
 
@@ -137,19 +141,6 @@ def versions(sweep: bool) -> Iterator[tuple[str, dict[str, Job], dict[str, Any]]
             yield f"ours {change}", {name: OURS[name] for name in names.split()}, change
 
 
-def table(sweep: bool, budget: float) -> Iterator[Row]:
-    """The rows as they are measured, until the budget is spent."""
-    deadline = time.monotonic() + budget
-    for version, jobs, constants in versions(sweep):
-        for shape in SHAPES:
-            for name, job in jobs.items():
-                if time.monotonic() > deadline:
-                    print(f"the budget of {budget:.0f} s ends before {version!r} is measured")
-                    return
-                with changed(fused_conv, constants):
-                    yield measure(shape, name, version, job)
-
-
 def print_row(row: Row) -> None:
     version = row.version.replace("'", "").replace("num_warps", "warps")
     print(
@@ -160,24 +151,20 @@ def print_row(row: Row) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--csv", type=Path, help="also write the table to this file")
-    parser.add_argument("--sweep", action="store_true", help="try other launch shapes of ours")
-    parser.add_argument("--budget", type=float, default=25.0, help="seconds after which it stops")
-    arguments = parser.parse_args()
+    arguments = kernel_parser(__doc__, seconds=25.0).parse_args()
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}, bf16, µs/call"
-    )
+    print_device()
     print(
         f"{'shape':9} {'job':8} {'hot':>8} {'8 streams':>10} {'GB/s':>7} {'error':>9}  version",
     )
-    rows = []
-    for row in table(arguments.sweep, arguments.budget):
-        rows.append(row)
-        print_row(row)
-    write_csv(arguments.csv, map(asdict, rows))
+    measurements = (
+        (version, partial(measure, shape, name, version, job, constants))
+        for version, jobs, constants in versions(arguments.sweep)
+        for shape in SHAPES
+        for name, job in jobs.items()
+    )
+    measure_all(measurements, print_row, arguments)
 
 
 if __name__ == "__main__":

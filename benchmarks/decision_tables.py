@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from scipy.stats import t as student_t
 
 from decisions import ALTERNATIVES, GOLD_SIZES, key, read_rows
+from noisyteacher.bench.figures import save_figure
 
 Rows = list[dict[str, Any]]
 NAMES = {
@@ -115,74 +117,71 @@ def with_interval(rows: Rows, of: Callable[[dict[str, Any]], float]) -> str:
     return f"{center:+.1f} ± {student_t.ppf(0.975, count - 1) * error:.1f}"
 
 
-def columns(rows: Rows, line: Callable[[Rows], str]) -> list[str]:
-    sizes = [[row for row in rows if row["gold"] == size] for size in GOLD_SIZES]
-    return [line(part) if part else "" for part in sizes]
+def by_size(rows: Rows, title: str, lines: dict[str, Callable[[Rows], str]]) -> str:
+    """A table with a column for each number of gold rows."""
+    parts = [[row for row in rows if row["gold"] == size] for size in GOLD_SIZES]
+    head = [title, *(f"{size} gold rows" for size in GOLD_SIZES)]
+    return table(head, [[name, *(of(p) if p else "" for p in parts)] for name, of in lines.items()])
+
+
+def count(part: Rows) -> str:
+    return str(len(part))
 
 
 def accuracy_table(rows: Rows) -> str:
-    head = ["mean test accuracy, %", *(f"{size} gold rows" for size in GOLD_SIZES)]
-    lines = [["cells", *columns(rows, lambda part: str(len(part)))]]
+    lines = {"cells": count}
     for name, text in NAMES.items():
-        mean = columns(
-            rows, lambda part, name=name: f"{np.nanmean([accuracy(r, name) for r in part]):.1f}"
-        )
         bold = "**" if name == "ours" else ""
-        lines.append([f"{bold}{text}{bold}", *(f"{bold}{m}{bold}" if m else "" for m in mean)])
-    return table(head, lines)
+        lines[f"{bold}{text}{bold}"] = lambda part, name=name, bold=bold: (
+            f"{bold}{np.nanmean([accuracy(r, name) for r in part]):.1f}{bold}"
+        )
+    return by_size(rows, "mean test accuracy, %", lines)
 
 
 def lead_table(rows: Rows) -> str:
-    head = ["noisyteacher minus", *(f"{size} gold rows" for size in GOLD_SIZES)]
+    def over(name: str, part: Rows) -> str:
+        return with_interval(part, lambda row: accuracy(row, "ours") - accuracy(row, name))
 
-    def line(text: str, name: str, cells: Rows) -> list[str]:
-        def lead(row: dict[str, Any]) -> float:
-            return accuracy(row, "ours") - accuracy(row, name)
+    def over_gold_without_simulated(part: Rows) -> str:
+        real = [row for row in part if row["teacher"] != SIMULATED]
+        return over("gold", real) if real else ""
 
-        return [text, *columns(cells, lambda part: with_interval(part, lead))]
-
-    real = [row for row in rows if row["teacher"] != SIMULATED]
-    lines = [line(NAMES[name], name, rows) for name in ("teacher", *ALTERNATIVES)]
-    lines.append(line(f"{NAMES['gold']}, without the simulated teacher", "gold", real))
-    return table(head, lines)
+    lines = {NAMES[name]: partial(over, name) for name in ("teacher", *ALTERNATIVES)}
+    lines[f"{NAMES['gold']}, without the simulated teacher"] = over_gold_without_simulated
+    return by_size(rows, "noisyteacher minus", lines)
 
 
 def honesty_table(rows: Rows) -> str:
-    def covered(part: Rows) -> str:
-        inside = [r["stated"][1] <= r["accuracy"] <= r["stated"][2] for r in part]
-        return f"{100 * np.mean(inside):.0f} %"
+    def covered(row: dict[str, Any]) -> float:
+        return 100 * (row["stated"][1] <= row["accuracy"] <= row["stated"][2])
 
-    def close(part: Rows) -> str:
-        return f"{100 * np.mean([behind(r) <= 0.5 for r in part]):.0f} %"
+    def close(row: dict[str, Any]) -> float:
+        return 100 * (behind(row) <= 0.5)
 
-    def stated(part: Rows) -> str:
-        return with_interval(part, lambda row: float(row["stated"][0] - row["accuracy"]))
+    def stated(row: dict[str, Any]) -> float:
+        return float(row["stated"][0] - row["accuracy"])
 
-    lines = [
-        ["mean regret, best of five fixed students", lambda p: f"{mean(p, fixed_regret):+.2f}"],
-        ["and forward correction", lambda p: f"{mean(p, candidate_regret):+.2f}"],
-        ["and the alternatives", lambda p: f"{mean(p, regret):+.2f}"],
-        ["within 0.5 points of the best alternative", close],
-        ["stated minus test accuracy", stated],
-        ["intervals that contain the test accuracy", covered],
-        ["seconds of one core", lambda p: f"{np.mean([r['seconds'] for r in p]):.1f}"],
-    ]
-    head = ["", *(f"{size} gold rows" for size in GOLD_SIZES)]
-    return table(head, [[text, *columns(rows, line)] for text, line in lines])
+    lines: dict[str, Callable[[Rows], str]] = {
+        "mean regret, best of five fixed students": lambda p: f"{mean(p, fixed_regret):+.2f}",
+        "and forward correction": lambda p: f"{mean(p, candidate_regret):+.2f}",
+        "and the alternatives": lambda p: f"{mean(p, regret):+.2f}",
+        "within 0.5 points of the best alternative": lambda p: f"{mean(p, close):.0f} %",
+        "stated minus test accuracy": lambda p: with_interval(p, stated),
+        "intervals that contain the test accuracy": lambda p: f"{mean(p, covered):.0f} %",
+        "seconds of one core": lambda p: f"{mean(p, lambda row: row['seconds']):.1f}",
+    }
+    return by_size(rows, "", lines)
 
 
 def better_table(rows: Rows) -> str:
     """In how many cells which alternative is the best, and ahead by more than half a point."""
-    head = ["the best alternative, ahead by > 0.5", *(f"{size} gold rows" for size in GOLD_SIZES)]
-    lines = [["cells", *columns(rows, lambda part: str(len(part)))]]
-    for name in ALTERNATIVES:
 
-        def count(part: Rows, name: str = name) -> str:
-            ahead = [r["alternatives"] for r in part if behind(r) > 0.5]
-            return str(sum(max(found, key=found.get) == name for found in ahead))
+    def best(name: str, part: Rows) -> str:
+        ahead = [row["alternatives"] for row in part if behind(row) > 0.5]
+        return str(sum(max(found, key=found.get) == name for found in ahead))
 
-        lines.append([NAMES[name], *columns(rows, count)])
-    return table(head, lines)
+    lines = {"cells": count} | {NAMES[name]: partial(best, name) for name in ALTERNATIVES}
+    return by_size(rows, "the best alternative, ahead by > 0.5", lines)
 
 
 def mean(part: Rows, of: Callable[[dict[str, Any]], float]) -> float:
@@ -192,22 +191,18 @@ def mean(part: Rows, of: Callable[[dict[str, Any]], float]) -> float:
 def set_table(rows: Rows) -> str:
     head = ["data set (classes)", "teacher", "cells", *(NAMES[n] for n in (*ALTERNATIVES, "ours"))]
     lines = []
-    for dataset in dict.fromkeys(sorted(row["dataset"] for row in rows)):
-        for teacher in dict.fromkeys(sorted(row["teacher"] for row in rows)):
-            part = [r for r in rows if r["dataset"] == dataset and r["teacher"] == teacher]
-            if part:
-                found = [
-                    np.nanmean([accuracy(r, n) for r in part]) for n in (*ALTERNATIVES, "ours")
-                ]
-                best = np.nanmax(found)
-                lines.append(
-                    [
-                        f"{dataset} ({part[0]['classes']})",
-                        f"{teacher}, {mean(part, lambda r: r['teacher_accuracy']):.1f}",
-                        str(len(part)),
-                        *(f"**{v:.1f}**" if v == best else f"{v:.1f}" for v in found),
-                    ]
-                )
+    for dataset, teacher in sorted({(row["dataset"], row["teacher"]) for row in rows}):
+        part = [r for r in rows if (r["dataset"], r["teacher"]) == (dataset, teacher)]
+        found = [np.nanmean([accuracy(r, n) for r in part]) for n in (*ALTERNATIVES, "ours")]
+        best = np.nanmax(found)
+        lines.append(
+            [
+                f"{dataset} ({part[0]['classes']})",
+                f"{teacher}, {mean(part, lambda r: r['teacher_accuracy']):.1f}",
+                str(len(part)),
+                *(f"**{v:.1f}**" if v == best else f"{v:.1f}" for v in found),
+            ]
+        )
     return table(head, lines)
 
 
@@ -240,12 +235,7 @@ def draw(rows: Rows, path: Path) -> None:
     axes.set_ylabel("mean test accuracy, %")
     axes.grid(alpha=0.25)
     figure.legend(loc="outside right center", fontsize=8, frameon=False)
-    for ending in ("svg", "png"):
-        figure.savefig(
-            path.with_suffix(f".{ending}"),
-            dpi=150,
-            metadata={"Date": None} if ending == "svg" else None,
-        )
+    save_figure(figure, path)
 
 
 def render(folder: Path) -> str:

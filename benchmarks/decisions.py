@@ -70,28 +70,46 @@ def cells(seeds: int) -> Iterator[CellKey]:
                         yield dataset, teacher, gold, seed
 
 
-def load(folder: Path, name: str, encoder: Embeddings) -> Data:
+@cache
+def load(folder: Path, name: str, encoder: str) -> Data:
     if name in TABLE_SETS:
         return load_table(name)
     texts, y, classes, official = load_texts(folder, name)
-    return Data(texts, encoder.transform(texts).numpy(), y, classes, official)
+    x = Embeddings.cached(encoder).transform(texts).numpy()
+    return Data(texts, x, y, classes, official)
+
+
+def load_cell(folder: Path, encoder: str, wanted: CellKey, official: bool = False) -> Cell:
+    """The cell, in a worker of its own: one thread, and no warnings."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dataset, teacher, gold, seed = wanted
+    data, embed = load(folder, dataset, encoder), Embeddings.cached(encoder)
+    return draw_cell(
+        data, dataset, teacher, gold, seed, lambda texts: embed.transform(texts).numpy(), official
+    )
+
+
+def decision_rows(cell: Cell) -> DecisionRows:
+    """Gold rows, all of which measure the teacher, and the pool."""
+    gold, pool = len(cell.gold_y), len(cell.pool_x)
+    ids = np.arange(gold + pool)
+    y = np.concatenate([cell.gold_y, np.full(pool, -1)])
+    labels = TeacherLabels.from_probs(ids, np.concatenate([cell.gold_probs, cell.pool_probs]))
+    x = np.concatenate([cell.gold_x, cell.pool_x])
+    return DecisionRows(x, ids, y, y >= 0, y >= 0, labels, len(cell.classes))
+
+
+def append_row(path: Path, wanted: CellKey, row: dict[str, Any]) -> None:
+    """One cell's line, under its key."""
+    line = dict(zip(("dataset", "teacher", "gold", "seed"), wanted, strict=True)) | row
+    with path.open("ab") as file:
+        file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
 
 
 def decide(cell: Cell) -> dict[str, Any]:
     """What ``distill`` would return, what it states, and its candidates alone."""
-    gold, pool = len(cell.gold_y), len(cell.pool_x)
-    ids = np.arange(gold + pool)
-    y = np.concatenate([cell.gold_y, np.full(pool, -1)])
-    probs = np.concatenate([cell.gold_probs, cell.pool_probs])
-    rows = DecisionRows(
-        np.concatenate([cell.gold_x, cell.pool_x]),
-        ids,
-        y,
-        y >= 0,
-        y >= 0,
-        TeacherLabels.from_probs(ids, probs),
-        len(cell.classes),
-    )
+    rows = decision_rows(cell)
     began = time.process_time()
     choice = choose_linear(rows, seed=cell.seed)
     seconds = time.process_time() - began
@@ -181,25 +199,13 @@ def _self_training(cell: Cell) -> Any:
     return SelfTrainingClassifier(LogisticRegression(C=10, max_iter=1_000), threshold=0.8).fit(x, y)
 
 
-@cache
-def _loaded(folder: Path, name: str, encoder: str) -> Data:
-    return load(folder, name, Embeddings.cached(encoder))
-
-
 def run(job: tuple[Path, Path, str, str, CellKey, bool]) -> None:
     """One cell's row of one part."""
-    folder, path, encoder_folder, part, wanted, official = job
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    dataset, teacher, gold, seed = wanted
-    data = _loaded(folder, dataset, encoder_folder)
-    encoder = Embeddings.cached(encoder_folder)
-    cell = draw_cell(
-        data, dataset, teacher, gold, seed, lambda texts: encoder.transform(texts).numpy(), official
-    )
-    row: dict[str, Any] = {"dataset": dataset, "teacher": teacher, "gold": gold, "seed": seed}
+    folder, path, encoder, part, wanted, official = job
+    cell = load_cell(folder, encoder, wanted, official)
+    row: dict[str, Any] = {}
     if part == "ours":
-        row |= {
+        row = {
             "classes": len(cell.classes),
             "pool": len(cell.pool_x),
             "test": len(cell.test_y),
@@ -208,8 +214,7 @@ def run(job: tuple[Path, Path, str, str, CellKey, bool]) -> None:
         }
     else:
         row["alternatives"] = alternatives(cell)
-    with path.open("ab") as file:
-        file.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+    append_row(path, wanted, row)
     print(part, *wanted, round(row.get("accuracy", 0.0), 1), row.get("seconds", ""), flush=True)
 
 

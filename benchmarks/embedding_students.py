@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from measuring import this_machine, write_csv
+from decision_cells import bundled_encoder
+from measuring import parser_of, write_csv
 from noisyteacher.core.files import write_atomic
 from noisyteacher.data import load_dataset
-from zero_shot_teacher import SentenceEncoder, packaged_encoder
+from zero_shot_teacher import SentenceEncoder
 
 ROWS, TOKENS, VAL, SELECTION = 12_500, 128, 500, 500
 METHODS = (
@@ -45,15 +46,12 @@ METHODS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds imdb/")
     parser.add_argument("--labels", type=Path, required=True, help="the zero-shot teacher's store")
     parser.add_argument("--out", type=Path, required=True, help="folder of embeddings and runs")
     parser.add_argument("--encoder", type=Path, help="model folder; default: the package's")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     known = embeddings(args)
@@ -75,8 +73,7 @@ def main() -> None:
                     cell = {"gold": gold, "student": student, "seed": seed}
                     found.append(cell | accuracies(one))
                 print(f"{gold} gold, seed {seed}, {student}: {told['verdict']}", flush=True)
-    where = this_machine()
-    write_csv(args.csv, [row | where for row in found])
+    write_csv(args.csv, found)
 
 
 def embeddings(args: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -85,7 +82,7 @@ def embeddings(args: argparse.Namespace) -> dict[str, np.ndarray]:
     if not path.exists():
         dataset, rng = load_dataset("imdb", data=args.data), np.random.default_rng(0)
         train, test = (np.sort(rng.permutation(len(y))[:ROWS]) for y in (dataset.y, dataset.test_y))
-        encode = SentenceEncoder(args.encoder or packaged_encoder(), TOKENS, 32, "cpu")
+        encode = SentenceEncoder(args.encoder or bundled_encoder(), TOKENS, 32, "cpu")
         texts = [dataset.inputs[i] for i in train] + [dataset.test_inputs[i] for i in test]
         x, content = encode(texts), io.BytesIO()
         np.savez(

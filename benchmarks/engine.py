@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.data import ImageViews, Split, image_tensor
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Consistency, Method, SLaM, Vanilla
@@ -179,9 +178,8 @@ def cases(device: str) -> list[tuple[str, int, int, list[Method]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--csv", type=Path)
     parser.add_argument("--steps", type=int, help="steps per epoch (default 100, 10 on a CPU)")
     parser.add_argument("--only", help="run only the cases whose name holds this text")
     parser.add_argument(
@@ -230,9 +228,8 @@ def main() -> None:
             # On a GPU the views are part of the captured step and cannot be timed beside it.
             step = batch / measured["images_per_second"]
             row["data_share_of_step"] = round(data_seconds(data, batch, steps, "cpu") / step, 4)
-        print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
-        rows.append(row | this_machine(args.device))
-    write_csv(args.csv, rows)
+        rows.append(told(row))
+    write_csv(args.csv, rows, args.device)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ it is timed before and after, and the ratio uses the mean, because the machine m
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
+from measuring import parser_of, write_csv
 from noisyteacher.core.machine import hardware, versions
 from noisyteacher.halfspace import Ball, NoisyHalfspace, RandomNoise, Slam, simulate
 
@@ -55,11 +53,10 @@ def numpy_loop(examples: int) -> float:
 
 def main() -> None:
     """Print the table and, on request, write it as CSV."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=40_000)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--csv", type=Path, default=None)
     arguments = parser.parse_args()
 
     vectorised(arguments.runs, 200, arguments.device)  # first calls load libraries
@@ -69,8 +66,8 @@ def main() -> None:
     examples = arguments.runs * arguments.steps
     loop = (before + after) / 2 / LOOP_EXAMPLES * examples
     load = os.getloadavg()[0]
+    header = ("what", "seconds", "examples per second", "times faster", "note")
     rows = [
-        ["what", "seconds", "examples per second", "times faster", "note"],
         ["noisyteacher", f"{seconds:.1f}", f"{examples / seconds:.3g}", f"{loop / seconds:.1f}",
          f"{arguments.runs} runs x {arguments.steps} steps, d = {DIM}; {worked:.1f} processor "
          f"seconds; mean error {error:.4f}"],
@@ -79,12 +76,9 @@ def main() -> None:
         ["machine", "", "", "", f"{hardware(arguments.device)}; load {load:.1f}; "
          + ", ".join(f"{name} {version}" for name, version in versions().items())],
     ]  # fmt: skip
-    for row in rows:
+    for row in (header, *rows):
         print("  ".join(f"{cell:<20}" for cell in row[:4]) + row[4])
-    if arguments.csv is not None:
-        arguments.csv.parent.mkdir(parents=True, exist_ok=True)
-        with arguments.csv.open("w", newline="") as file:
-            csv.writer(file).writerows(rows)
+    write_csv(arguments.csv, [dict(zip(header, row, strict=True)) for row in rows], None)
     if seconds > 30 or loop / seconds < 20:
         print("Slower than 30 s, or less than 20 times the loop.", file=sys.stderr)
 

@@ -12,7 +12,6 @@ seconds, the best of `--repeats` in turns, so that a busy machine counts little.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import multiprocessing
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import orjson
 
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.labels.importers import (
     import_llm,
     import_table,
@@ -199,11 +198,10 @@ def measured(path: Path, folder: Path, repeats: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--lines", type=int, default=1_000_000, help="with log-probabilities fewer")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -214,10 +212,7 @@ def main() -> None:
             write_lines(path, round(args.lines * SHAPES[shape]), shape)
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 of_shape = pool.apply(measured, (path, Path(name), args.repeats))
-            for row in of_shape:
-                row = {"shape": shape, **row}
-                print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
-                rows.append(row | this_machine())
+            rows += [told({"shape": shape, **row}) for row in of_shape]
     write_csv(args.csv, rows)
 
 

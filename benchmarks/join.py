@@ -12,19 +12,17 @@ nothing else. Students: ResNet-20 for 32 × 32 images and, for a step as small a
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.integrations.torch_data import JoinTeacher, TeacherColumns, teacher_loss
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import SLaMLoss
@@ -124,23 +122,19 @@ def measure(setting: Setting, steps: int, device: torch.device) -> dict[str, flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=30, help="of ResNet-20; the MLP takes tenfold")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     device = torch.device(args.device)
-    where = this_machine(device)
-    print(where["hardware"])
     rows = []
     for student, store, text_ids in product(("ResNet-20", "MLP"), STORES, (False, True)):
         steps = args.steps if student == "ResNet-20" else 10 * args.steps
         figures = measure(Setting(student, store, text_ids), steps, device)
         kind = "text" if text_ids else "integer"
-        row = {"student": student, "store": store, "ids": kind, "batch": BATCH} | figures
-        print("".join(f"{value!s:>16}" for value in row.values()), flush=True)
-        rows.append(row | where)
-    write_csv(args.csv, rows)
+        row = {"student": student, "store": store, "ids": kind, "batch": BATCH}
+        rows.append(told(row | figures))
+    write_csv(args.csv, rows, device)
 
 
 if __name__ == "__main__":

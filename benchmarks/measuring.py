@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -25,17 +26,36 @@ class Measurement:
     peak_gib: float | None = None
 
 
-def this_machine(device: str | torch.device = "cpu") -> dict[str, str]:
-    """The columns that say where a row was measured."""
-    numbers = " ".join(f"{name} {number}" for name, number in versions().items())
-    return {"hardware": hardware(device), "versions": numbers}
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Tells what a script says of itself, and takes ``--csv``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--csv", type=Path, help="write the table here as well")
+    return parser
 
 
-def write_csv(path: Path | None, rows: Iterable[Mapping[str, object]]) -> None:
-    """The rows under a header made from the first; nothing where there is no path."""
+def told(row: dict[str, object]) -> dict[str, object]:
+    """The row, printed."""
+    print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
+    return row
+
+
+def write_csv(
+    path: Path | None,
+    rows: Iterable[Mapping[str, object]],
+    device: str | torch.device | None = "cpu",
+) -> None:
+    """The rows under a header made from the first, with the machine that they were measured on.
+
+    Nothing where there is no path; without the machine where ``device`` is None. Rows that name
+    another machine, from an earlier run, keep it.
+    """
     if path is None:
         return
-    known = list(rows)
+    numbers = " ".join(f"{name} {number}" for name, number in versions().items())
+    where = {} if device is None else {"hardware": hardware(device), "versions": numbers}
+    known = [dict(row) | where | dict(row) for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(known[0]))
@@ -57,7 +77,7 @@ def report(
     threads = torch.get_num_threads()
     console.print(f"{hardware()}, {threads} threads; {versions()}; {commit()}")
     where = {"hardware": hardware(), "threads": threads, "commit": commit(), **versions()}
-    write_csv(path, [asdict(m) | dict(settings) | where for m in known])
+    write_csv(path, [asdict(m) | dict(settings) | where for m in known], None)
 
 
 def peak_gib() -> float:

@@ -9,16 +9,14 @@ turns, so that neither has the better moment.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from engine import CLASSES, jobs_for, make_data
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
     ALL_METHODS,
@@ -98,24 +96,21 @@ def step_ratio(device: str, rounds: int, steps: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
-    found: list[tuple[str, str, float]] = []
+    found: list[dict[str, object]] = []
+
+    def add(what: str, figures: dict[str, float]) -> None:
+        found.extend(told({"what": what, "measure": m, "value": v}) for m, v in figures.items())
+
     rounds, steps = (20, 50) if args.device == "cuda" else (5, 1)
-    for name, value in step_ratio(args.device, rounds, steps).items():
-        found.append(("step", name, value))
-        print(f"{name:40} {value:.4f}", flush=True)
+    add("step", step_ratio(args.device, rounds, steps))
     rows, labels = make_problem()
     for kind in ALL_METHODS:
         method = kind(**ARGUMENTS.get(kind, {}))
-        for name, value in prepare_seconds(method, rows, labels).items():
-            found.append((repr(method), name, value))
-            print(f"{method!r:48} {name} {value:.2f}", flush=True)
-    names = ("what", "measure", "value")
-    where = this_machine(args.device)
-    write_csv(args.csv, [dict(zip(names, row, strict=True)) | where for row in found])
+        add(repr(method), prepare_seconds(method, rows, labels))
+    write_csv(args.csv, found, args.device)
 
 
 if __name__ == "__main__":

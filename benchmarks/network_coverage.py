@@ -9,11 +9,9 @@ gold rows, and states an accuracy with a 95% interval.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import warnings
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -22,7 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import noisyteacher as nt
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 
 TEACHER, GOLD, POOL = 100, 200, 700
 
@@ -58,20 +56,16 @@ def measure(seed: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = []
-    for seed in range(args.draws):
-        rows.append(measure(seed))
-        print("  ".join(f"{k}={v}" for k, v in rows[-1].items()), flush=True)
+    rows = [told(measure(seed)) for seed in range(args.draws)]
     inside = sum(r["low"] <= r["accuracy"] <= r["high"] for r in rows)
     gaps = [r["stated"] - r["accuracy"] for r in rows]
     print(f"{inside} of {len(rows)} intervals contain the test accuracy; ", end="")
     print(f"stated minus test {np.mean(gaps):+.2f} ± {np.std(gaps, ddof=1) / len(gaps) ** 0.5:.2f}")
-    write_csv(args.csv, [row | this_machine("cpu") for row in rows])
+    write_csv(args.csv, rows)
 
 
 if __name__ == "__main__":

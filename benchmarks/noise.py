@@ -13,10 +13,10 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from sklearn.isotonic import IsotonicRegression
 
-from measuring import Measurement, peak_gib, report
+from measuring import Measurement, parser_of, peak_gib, report
 from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
@@ -109,21 +109,27 @@ def compare_dense(size: Size) -> list[Measurement]:
     ]
 
 
+def simulated_labels(
+    ids: Sequence[str] | range, classes: list[str], stored: int, seed: int
+) -> tuple[TeacherLabels, np.ndarray]:
+    """Its top classes and the truth; beyond 100 000 rows the same come again under other ids."""
+    probs, truth = simulate_teacher(min(100_000, len(ids)), len(classes), seed)
+    top = torch.topk(torch.from_numpy(probs), stored, dim=1)
+    prob, index = top.values.numpy(), top.indices.numpy()
+    tail = np.maximum(1 - prob.sum(axis=1), 0)
+    take = np.arange(len(ids)) % len(probs)
+    labels = TeacherLabels.from_topk(ids, index[take], prob[take], tail[take], classes)
+    return labels, truth[take]
+
+
 def write_stores(folder: Path, size: Size) -> None:
-    """Stores of V and of a pool; the pool repeats its rows under other ids."""
+    """Stores of V and of a pool."""
     classes = [str(label) for label in range(size.classes)]
     val, y = simulate_teacher(size.val, size.classes, seed=2)
     np.save(folder / "y.npy", y)
     TeacherLabels.from_probs(range(len(val)), val, classes, k=size.stored).save(folder / "val")
-    distinct = min(100_000, size.stored_pool)
-    pool, _ = simulate_teacher(distinct, size.classes, seed=3)
-    top = torch.topk(torch.from_numpy(pool), size.stored, dim=1)
-    prob, index = top.values.numpy(), top.indices.numpy()
-    tail = np.maximum(1 - prob.sum(axis=1), 0)
-    take = np.arange(size.stored_pool) % distinct
-    TeacherLabels.from_topk(
-        np.arange(size.stored_pool), index[take], prob[take], tail[take], classes
-    ).save(folder / "pool")
+    pool, _ = simulated_labels(range(size.stored_pool), classes, size.stored, seed=3)
+    pool.save(folder / "pool")
 
 
 def read_stores(folder: Path) -> tuple[float, float, float, int, float]:
@@ -155,8 +161,7 @@ def measure_stored(size: Size) -> list[Measurement]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--csv", type=Path, help="write the table here as well")
+    parser = parser_of(__doc__)
     parser.add_argument("--small", action="store_true", help="a twentieth of the size")
     arguments = parser.parse_args()
     size = SMALL if arguments.small else FULL

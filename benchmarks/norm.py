@@ -13,24 +13,30 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graph_timing import CALLS, STREAMS, capture, changed, microseconds
-from measuring import write_csv
+from graph_timing import (
+    CALLS,
+    STREAMS,
+    activation,
+    capture,
+    changed,
+    kernel_parser,
+    measure_all,
+    microseconds,
+    print_device,
+)
 from noisyteacher.models import fused_norm
 from noisyteacher.models.fused_norm import batch_norm_act
 
 SHAPES = ((16, 32, 32), (32, 16, 16), (64, 8, 8))
-BATCH = 256
 # What --sweep tries in place of the constants in fused_norm.
 SWEEP = (
     {"PARTIAL_ELEMENTS": 1024},
@@ -58,21 +64,17 @@ class Inputs:
 
     @classmethod
     def draw(cls, shape: tuple[int, ...], residual: bool) -> Inputs:
-        def activation() -> Tensor:
-            values = torch.randn(BATCH, *shape, device="cuda", dtype=torch.bfloat16)
-            return values.contiguous(memory_format=torch.channels_last)
-
         def vector() -> Tensor:
             return torch.rand(shape[0], device="cuda") + 0.5
 
         return cls(
-            x=activation().requires_grad_(),
+            x=activation(shape).requires_grad_(),
             weight=vector().requires_grad_(),
             bias=vector().requires_grad_(),
             running_mean=vector(),
             running_var=vector(),
-            residual=activation().requires_grad_() if residual else None,
-            grad=activation(),
+            residual=activation(shape).requires_grad_() if residual else None,
+            grad=activation(shape),
         )
 
     def arguments(self) -> tuple[Tensor | None, ...]:
@@ -139,18 +141,26 @@ def forward_backward(version: Version, inputs: Inputs) -> tuple[Tensor, ...]:
     return (y, *torch.autograd.grad(y, leaves, inputs.grad))
 
 
-def measure(name: str, version: Version, shape: tuple[int, ...], residual: bool) -> Row:
+def measure(
+    name: str,
+    version: Version,
+    constants: dict[str, int],
+    shape: tuple[int, ...],
+    residual: bool,
+) -> Row:
+    """With other constants in fused_norm."""
     sets = [Inputs.draw(shape, residual) for _ in range(CALLS)]
     expected = forward_backward(plain, sets[0].double())
-    # Detached: a living graph would tie the leaves to this stream and break the capture.
-    actual = [value.detach() for value in forward_backward(version, sets[0])]
+    calls = [partial(forward_backward, version, inputs) for inputs in sets]
+    with changed(fused_norm, constants):
+        # Detached: a living graph would tie the leaves to this stream and break the capture.
+        actual = [value.detach() for value in calls[0]()]
+        hot, cold = (microseconds([capture(part)]) for part in (calls[:1], calls))
+        together = microseconds([capture([call]) for call in calls[:STREAMS]])
     errors = [
         ((a.double() - e).norm() / e.norm()).item()
         for a, e in zip(actual[:3], expected[:3], strict=True)
     ]
-    calls = [partial(forward_backward, version, inputs) for inputs in sets]
-    hot, cold = (microseconds([capture(part)]) for part in (calls[:1], calls))
-    together = microseconds([capture([call]) for call in calls[:STREAMS]])
     fewest_bytes = (8 if residual else 5) * sets[0].x.nbytes
     label = "×".join(map(str, shape))
     return Row(label, residual, name, hot, cold, together, fewest_bytes / cold / 1e3, *errors)
@@ -192,39 +202,23 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / statistics.median(times[2:]) / 1e6
 
 
-def table(arguments: argparse.Namespace) -> Iterator[Row]:
-    """The rows as they are measured, until the budget is spent."""
-    deadline = time.monotonic() + arguments.budget
-    for name, version, constants in versions(arguments):
-        for shape, residual in product(SHAPES, (False, True)):
-            if time.monotonic() > deadline:
-                print(f"the budget of {arguments.budget:.0f} s ends before {name!r} is measured")
-                return
-            with changed(fused_norm, constants):
-                yield measure(name, version, shape, residual)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--csv", type=Path, help="also write the table to this file")
-    parser.add_argument("--sweep", action="store_true", help="try other launch shapes of ours")
+    parser = kernel_parser(__doc__, seconds=30.0)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--budget", type=float, default=30.0, help="seconds after which it stops")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {BATCH}, bf16, µs/call"
-    )
+    print_device()
     print(f"device copy: {copy_bandwidth():.0f} GB/s")
     print(
         f"{'shape':9} {'residual':8} {'version':44} {'hot':>8} {'cold':>8} {'8 streams':>10} "
         f"{'GB/s':>7} {'y err':>9} {'dx err':>9} {'dw err':>9}"
     )
-    rows = []
-    for row in table(arguments):
-        rows.append(row)
-        print_row(row)
-    write_csv(arguments.csv, map(asdict, rows))
+    measurements = (
+        (name, partial(measure, name, version, constants, shape, residual))
+        for name, version, constants in versions(arguments)
+        for shape, residual in product(SHAPES, (False, True))
+    )
+    measure_all(measurements, print_row, arguments)
 
 
 if __name__ == "__main__":

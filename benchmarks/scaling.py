@@ -17,7 +17,6 @@ row.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -30,7 +29,7 @@ import orjson
 
 from made_texts import SplicedTexts, TextMaker, made_up_texts, make_files
 from measured_run import Measured
-from measuring import Measurement, report
+from measuring import Measurement, parser_of, report
 from noisyteacher.data import read_examples
 from noisyteacher.pipeline.labeling import label_files
 from noisyteacher.pipeline.ray_labeling import RayWorkers
@@ -117,14 +116,13 @@ def throughput(rows: int) -> list[Measurement]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     parser.add_argument("--verbs", nargs="+", default=["import", "label", "audit", "distill"])
     parser.add_argument(
         "--texts", type=Path, help="a folder of sets, from whose texts those of the pool are made"
     )
     parser.add_argument("--ray", action="store_true", help="the throughput of Ray workers instead")
-    parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
     if arguments.ray:
         report(throughput(60_000), {"teacher": "1 ms a row"}, arguments.csv)

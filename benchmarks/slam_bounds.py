@@ -15,21 +15,16 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
-import torch
 
-from decision_cells import TABLE_SETS, TEACHERS, Cell, bundled_encoder, draw_cell
-from decisions import CellKey, key, load, read_rows
-from noisyteacher.choose.evidence import DecisionRows, solve_candidates
+from decision_cells import TABLE_SETS, TEACHERS, Cell, bundled_encoder
+from decisions import CellKey, append_row, decision_rows, key, load_cell, read_rows
+from noisyteacher.choose.evidence import solve_candidates
 from noisyteacher.choose.linear_choice import linear_candidates
-from noisyteacher.data.embeddings import Embeddings
-from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Calibrated, GoldOnly, SLaM, Vanilla
 
 DATASETS = ("digits", "trec", "emotion", "banking77")
@@ -63,14 +58,8 @@ def cells(seeds: int) -> list[CellKey]:
 
 def compare(cell: Cell) -> dict[str, Any]:
     """Accuracy of every method on S and on the test rows, at its best setting on S."""
-    gold, pool = len(cell.gold_y), len(cell.pool_x)
-    ids, y = np.arange(gold + pool), np.concatenate([cell.gold_y, np.full(pool, -1)])
-    probs = np.concatenate([cell.gold_probs, cell.pool_probs])
-    features = np.concatenate([cell.gold_x, cell.pool_x])
-    labels = TeacherLabels.from_probs(ids, probs)
-    rows = DecisionRows(features, ids, y, y >= 0, y >= 0, labels, len(cell.classes))
     found = {}
-    solved = solve_candidates(rows, linear_candidates(METHODS))
+    solved = solve_candidates(decision_rows(cell), linear_candidates(METHODS))
     for method, fits in zip(METHODS, solved, strict=True):
         right = [fit.logits(cell.test_x).argmax(1) == cell.test_y for fit in fits]
         on_s = [100 * float(r[:SELECTION].mean()) for r in right]
@@ -81,22 +70,8 @@ def compare(cell: Cell) -> dict[str, Any]:
 
 
 def run(job: tuple[Path, str, Path, CellKey]) -> None:
-    folder, encoder_folder, out, wanted = job
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    dataset, teacher, gold, seed = wanted
-    encoder = Embeddings.cached(encoder_folder)
-    data = load(folder, dataset, encoder)
-    cell = draw_cell(
-        data, dataset, teacher, gold, seed, lambda texts: encoder.transform(texts).numpy()
-    )
-    write(out, wanted, compare(cell))
-
-
-def write(out: Path, wanted: CellKey, found: dict[str, Any]) -> None:
-    row = dict(zip(("dataset", "teacher", "gold", "seed"), wanted, strict=True)) | found
-    with out.open("ab") as file:
-        file.write(orjson.dumps(row) + b"\n")
+    folder, encoder, out, wanted = job
+    append_row(out, wanted, compare(load_cell(folder, encoder, wanted)))
     print(*wanted, flush=True)
 
 

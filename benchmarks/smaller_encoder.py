@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from zero_shot_teacher import packaged_encoder
+from decision_cells import bundled_encoder
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     args = parser.parse_args()
 
-    folder = args.encoder or packaged_encoder()
+    folder = args.encoder or bundled_encoder()
     config = AutoModel.from_pretrained(folder).config
     if not 1 <= args.layers <= config.num_hidden_layers:
         parser.error(f"--layers must be 1 to {config.num_hidden_layers}.")

@@ -11,13 +11,11 @@ that scikit-learn finds with ``tol=1e-10``.
 
 from __future__ import annotations
 
-import argparse
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,7 +24,7 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Rows, SLaM, Vanilla, fit_and_prepare
 from noisyteacher.train.solver import Design, Features, solve_linear
@@ -89,25 +87,19 @@ def measure(name: str, x: Features, rng: np.random.Generator) -> list[dict[str, 
             )
             seconds = time.perf_counter() - began
             ours = softmax(fit.logits(x), axis=1)
-            found.append(
-                {
-                    "features": name,
-                    "C": strength,
-                    "student": repr(method),
-                    "seconds": round(seconds, 4),
-                    "scikit_learn_seconds": round(rival, 4),
-                    "ratio": round(seconds / rival, 3),
-                    "error": ""
-                    if start is not None
-                    else float(np.abs(ours - truth).max().round(5)),
-                    "scikit_learn_error": float(
-                        np.abs(theirs.predict_proba(x) - truth).max().round(5)
-                    ),
-                    "preparing_once": round(preparing, 4),
-                }
-            )
+            row = {
+                "features": name,
+                "C": strength,
+                "student": repr(method),
+                "seconds": round(seconds, 4),
+                "scikit_learn_seconds": round(rival, 4),
+                "ratio": round(seconds / rival, 3),
+                "error": "" if start is not None else _largest(ours - truth),
+                "scikit_learn_error": _largest(theirs.predict_proba(x) - truth),
+                "preparing_once": round(preparing, 4),
+            }
+            found.append(told(row))
             start = fit
-            print(found[-1], flush=True)
     return found
 
 
@@ -116,17 +108,13 @@ def _largest(difference: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--csv", type=Path, help="write the figures here")
-    args = parser.parse_args()
+    args = parser_of(__doc__).parse_args()
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     rows = measure("TF-IDF, 20 000", texts(rng), rng) + measure(
         "embeddings, 384", vectors(rng), rng
     )
-    write_csv(args.csv, [row | this_machine() for row in rows])
+    write_csv(args.csv, rows)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,15 @@ order. Each figure is the best of three, in rows per second, but "make", which i
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from timeit import repeat
 
 import numpy as np
 
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.labels import TeacherLabels
 
 CLASSES = 1_000
@@ -49,12 +49,7 @@ def make_labels(rows: int) -> tuple[TeacherLabels, float]:
 
 def best_seconds(action: Callable[[], object]) -> float:
     """The shortest of a few runs."""
-    seconds = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
+    return min(repeat(action, number=1, repeat=REPEATS))
 
 
 def measure(labels: TeacherLabels, folder: Path) -> dict[str, float]:
@@ -87,9 +82,8 @@ def with_string_ids(labels: TeacherLabels) -> TeacherLabels:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, default=1_200_000)
-    parser.add_argument("--csv", type=Path)
     parser.add_argument("--folder", type=Path, help="where to write the store (default: temporary)")
     args = parser.parse_args()
     labels, seconds = make_labels(args.rows)
@@ -100,12 +94,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             figures = measure(stored, Path(folder))
         row = {"ids": ids, "rows": args.rows, "top": TOP, "classes": CLASSES, "make": make}
-        rows.append(row | figures | this_machine())
-    print(rows[0]["hardware"])
-    columns = [name for name in rows[0] if name not in ("hardware", "versions")]
-    print("".join(f"{name:>18}" for name in columns))
-    for row in rows:
-        print("".join(f"{row[name]:>18}" for name in columns))
+        rows.append(told(row | figures))
     write_csv(args.csv, rows)
 
 

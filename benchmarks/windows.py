@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.data import Tfidf
 from noisyteacher.data.image_views import ImageViews
 from noisyteacher.data.splits import Split
@@ -65,18 +65,16 @@ def accuracy(arguments: argparse.Namespace) -> list[dict[str, object]]:
             done = train(jobs, data, config, device="cpu", quiet=True, max_memory=limit)
             scores[share] = np.array([student.accuracy.last for student in done])
             gap = scores[share] - scores[None]
-            found.append(
-                {
-                    "method": repr(method),
-                    "window": "all" if share is None else f"1/{share}",
-                    "rows": len(y),
-                    "seeds": len(jobs),
-                    "accuracy": round(float(scores[share].mean()), 2),
-                    "against_all": round(float(gap.mean()), 2),
-                    "standard_error": round(float(gap.std(ddof=1) / len(gap) ** 0.5), 2),
-                }
-            )
-            print(found[-1], flush=True)
+            row = {
+                "method": repr(method),
+                "window": "all" if share is None else f"1/{share}",
+                "rows": len(y),
+                "seeds": len(jobs),
+                "accuracy": round(float(scores[share].mean()), 2),
+                "against_all": round(float(gap.mean()), 2),
+                "standard_error": round(float(gap.std(ddof=1) / len(gap) ** 0.5), 2),
+            }
+            found.append(told(row))
     return found
 
 
@@ -96,28 +94,28 @@ def speed(arguments: argparse.Namespace) -> list[dict[str, object]]:
     problem = Problem(data, ids, y, split, ResNetCifar(depth=20, classes=classes))
     config = TrainConfig(arguments.epochs, 512, Adam(1e-3))
     found: list[dict[str, object]] = []
+    whole = 0
     for limit in (2 * arguments.gb, arguments.max_memory):
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         job = replace(problem.job("s", Vanilla(), labels), name=f"{limit} GB")
         (done,) = train(job, data, config, max_memory=limit)
         peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
-        found.append(
-            {
-                "limit_gb": limit,
-                "rows": rows,
-                "images_per_second": round(done.examples_per_second),
-                "ratio": 1.0,
-                "device_peak_gb": round(peak / 1e9, 2),
-            }
-        )
-        found[-1]["ratio"] = round(done.examples_per_second / found[0]["images_per_second"], 3)  # type: ignore[operator]
-        print(found[-1], flush=True)
+        rate = done.examples_per_second
+        whole = whole or round(rate)
+        row = {
+            "limit_gb": limit,
+            "rows": rows,
+            "images_per_second": round(rate),
+            "ratio": round(rate / whole, 3),
+            "device_peak_gb": round(peak / 1e9, 2),
+        }
+        found.append(told(row))
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=("accuracy", "speed"))
     parser.add_argument("--texts", type=Path, help="the folder of train.parquet and test.parquet")
     parser.add_argument("--rows", type=int, default=8_000)
@@ -125,11 +123,10 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=20, help="the size of the images in all")
     parser.add_argument("--max-memory", type=float, default=8, help="windows take half of it")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
     found = accuracy(arguments) if arguments.what == "accuracy" else speed(arguments)
     device = "cuda" if arguments.what == "speed" and torch.cuda.is_available() else "cpu"
-    write_csv(arguments.csv, [row | this_machine(device) for row in found])
+    write_csv(arguments.csv, found, device)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ file has are not run again.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import os
 import time
@@ -24,7 +23,7 @@ import numpy as np
 
 import noisyteacher as nt
 from decision_cells import Data, bundled_encoder, draw_cell, load_texts
-from measuring import this_machine, write_csv
+from measuring import parser_of, told, write_csv
 from noisyteacher.data.embeddings import Embeddings
 
 SETS = ("trec", "emotion", "irony", "sst2", "imdb")
@@ -73,13 +72,12 @@ def measure(data: Data, dataset: str, teacher: str, gold_rows: int, seed: int) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="holds texts/ and imdb/")
-    parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=SETS, help="these data sets alone")
     args = parser.parse_args()
-    rows = list(csv.DictReader(args.csv.open())) if args.csv.exists() else []
+    rows = list(csv.DictReader(args.csv.open())) if args.csv and args.csv.exists() else []
     done = {(r["dataset"], r["teacher"], int(r["gold"]), int(r["seed"])) for r in rows}
     for dataset in args.only:
         texts, y, classes, official = load_texts(args.data, dataset)
@@ -87,9 +85,7 @@ def main() -> None:
         data = Data(texts, embed.transform(texts).numpy(), y, classes, official)
         for seed, gold, teacher in product(range(args.seeds), GOLD_ROWS, TEACHERS):
             if (dataset, teacher, gold, seed) not in done:
-                row = measure(data, dataset, teacher, gold, seed)
-                print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
-                rows.append(row | this_machine("cpu"))
+                rows.append(told(measure(data, dataset, teacher, gold, seed)))
                 write_csv(args.csv, rows)
 
 

