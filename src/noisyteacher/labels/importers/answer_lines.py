@@ -156,10 +156,10 @@ class LineReader:
         if place < 0 or not reading.words:
             return None
         end = 0
-        for number in range(len(positions)):
-            end += len(positions[number].sampled)
+        for number in range(positions.number):
+            end += len(positions.read(number).sampled)
             if end > place:
-                mass, answer = self._tokens.share_out(positions.starting_at(number))
+                mass, answer = self._tokens.share_out(positions, number)
                 found = (answer,) == reading.classes and sum(mass) >= _LEAST_MASS
                 return (mass, LOGPROBS, reading.classes) if found else None
         return None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import exp
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,22 +47,11 @@ class Position(NamedTuple):
     candidates: list[tuple[str, float]]  # tokens with their log-probabilities
 
 
-class Positions:
-    """The places of an answer from the ``first`` on, each read only when asked for."""
+class Positions(NamedTuple):
+    """The places of an answer, each read only when asked for."""
 
-    __slots__ = ("_first", "_places", "_read")
-
-    def __init__(self, places: Sequence[Any], read: Callable[[int], Position], first: int = 0):
-        self._places, self._read, self._first = places, read, first
-
-    def __len__(self) -> int:
-        return len(self._places) - self._first
-
-    def __getitem__(self, number: int, /) -> Position:
-        return self._read(self._first + number)
-
-    def starting_at(self, first: int) -> Positions:
-        return Positions(self._places, self._read, first)
+    number: int
+    read: Callable[[int], Position]
 
 
 class Meaning(NamedTuple):
@@ -121,15 +110,15 @@ class Answers:
         label = SEVERAL_CLASSES if len(begun) > 1 else min(begun, default=NO_CLASS)
         return Meaning(label, whole=False, unsettled=bool(begun))
 
-    def share_out(self, positions: Positions) -> Shares:
-        """The probability of each class, by the rules at the top of this file."""
+    def share_out(self, positions: Positions, first: int = 0) -> Shares:
+        """The probability of each class, by the rules above, from the ``first`` position on."""
         mass = [0.0] * len(self.names)
         meanings = self._meanings
         before, weight, whole_before = "", 1.0, NO_CLASS
-        for number in range(len(positions)):
-            sampled, candidates = positions[number]
+        for number in range(first, positions.number):
+            sampled, candidates = positions.read(number)
             said = meanings[before + sampled]
-            follow = said.unsettled and number + 1 < len(positions)
+            follow = said.unsettled and number + 1 < positions.number
             followed = 0.0
             for token, logprob in candidates:
                 if follow and token == sampled:

@@ -49,7 +49,7 @@ class CommonNames:
     def __init__(self, answers: Iterable[str]) -> None:
         spelled = [WORD.findall(bare(answer)) for answer in answers]
         # Letters are read as choices only.
-        names = [words for words in spelled if _are_common(words) and "".join(words) not in "ai"]
+        names = [w for w in spelled if are_common(" ".join(w)) and "".join(w) not in "ai"]
         alone = {words[0] for words in names if len(words) == 1}
         self.words = frozenset(word for words in names for word in words)
         self.contrasts = lexicon.CONTRASTS - alone
@@ -62,13 +62,10 @@ class CommonNames:
         """Whether the text may be one of these names."""
         return self.words.issuperset(bare(text).split())
 
-    @staticmethod
-    def is_common(text: str) -> bool:
-        """Whether the text says too little in a sentence to be read as a class anywhere."""
-        return _are_common(bare(text).split())
 
-
-def _are_common(words: list[str]) -> bool:
+def are_common(text: str) -> bool:
+    """Whether the words say too little in a sentence to be read as a class anywhere."""
+    words = bare(text).split()
     return all(word in _COMMON for word in words) or (len(words) == 1 and words[0].isdigit())
 
 

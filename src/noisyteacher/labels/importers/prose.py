@@ -22,6 +22,7 @@ from noisyteacher.labels.importers.common_names import (
     CLAUSE_END,
     WORD,
     CommonNames,
+    are_common,
     stands_as_answer,
 )
 from noisyteacher.labels.importers.reading import (
@@ -122,43 +123,46 @@ class Prose:
             text = f"{lines[0]}\n{lines[-1]}" if len(lines) > 1 else ""
             if len(text) > _LONGEST:
                 return Reading(OFF_LIST)
-        units = list(self._units(text))
-        if all(unit.common or not unit.named for unit in units):
-            lead = self._leading_word(text)
-            if lead.classes or not any(unit.named for unit in units):
+        told = _Statements(self, text)
+        if all(unit.common or not unit.named for unit in told.units):
+            lead = self._leading_word(told)
+            if lead.classes or not any(unit.named for unit in told.units):
                 return lead
         line = self._line_of_its_own(text)
         if line is not None:
             return line
         if _PARTIAL.search(text.lower()):
             return Reading(AMBIGUOUS)
-        said = _Statements(self, text, units).result()
+        said = told.result()
         # "1. Sports\n2. World" is a ranking, or the options of the prompt.
         return Reading(AMBIGUOUS) if numbered and len(said.classes) > 1 else said
 
-    def _leading_word(self, text: str) -> Reading:
+    def named_by(self, texts: Iterable[str]) -> set[int]:
+        """The classes that some texts name, each by all of its words."""
+        return set(map(self.spellings.find, texts)) - {NO_CLASS}
+
+    def _leading_word(self, told: _Statements) -> Reading:
         """A class called by a common word, if the text begins with it: "Yes, because ..."."""
-        lead = _LEAD.match(text.strip())
+        text = told.text.strip()
+        lead = _LEAD.match(text)
         label = NO_CLASS if lead is None else self.spellings.find(lead[1])
-        others = set(map(self.spellings.find, WORD.findall(text.lower()))) - {label, NO_CLASS}
-        if lead is None or label == NO_CLASS or others or "?" in text or self.retracts(text):
+        others = self.named_by(WORD.findall(text.lower())) - {label}
+        retracted = any(map(self.retracts, told.clauses))
+        if lead is None or label == NO_CLASS or others or "?" in text or retracted:
             return Reading(OFF_LIST)
-        if _KEY_MARK.match(lead[2]) and not _explains(text.strip()[lead.end() :]):
+        if _KEY_MARK.match(lead[2]) and not _explains(text[lead.end() :]):
             return Reading(OFF_LIST)
         return one_class("prose", label, lead[1])
 
-    def retracts(self, text: str) -> bool:
-        """Whether a text behind an answer takes it back."""
-        return any(map(self.clause_retracts, _clauses(list(self._units(text)), text)))
-
-    def clause_retracts(self, clause: _Clause) -> bool:
+    def retracts(self, clause: _Clause) -> bool:
         """Whether a clause says "that is wrong" of the answer, and not "the order was wrong"."""
         words = set(clause.words)
         told = self.common.retractions if not clause.after_break else lexicon.RETRACTIONS
         reason = clause.aside and clause.units[0].text not in lexicon.CONCESSIONS
         return not reason and bool(words & told) and words <= lexicon.OF_ANSWERS
 
-    def _units(self, text: str) -> Iterator[_Unit]:
+    def units(self, text: str) -> Iterator[_Unit]:
+        """The words of a text, those that name a class together as one."""
         words = list(WORD.finditer(text))
         first = 0
         while first < len(words):
@@ -180,20 +184,18 @@ class Prose:
     def _mention(self, text: str, start: int, end: int) -> tuple[int, bool]:
         """The class that some words name, and whether they are common words."""
         words = text[start:end]
-        if "\n" in words:
-            return NO_CLASS, False
-        if self.common.is_common(words):
-            named = self.common.holds(words) and stands_as_answer(text, start, end)
-            return self.spellings.find(words) if named else NO_CLASS, True
-        letters = len(words) > 1 and any(map(str.isalpha, words))
-        if not letters or re.search(r"[.!?;:](?=\s)", words):
-            return NO_CLASS, False
-        return self.spellings.find(words), False
+        common = are_common(words)
+        if common:
+            may_name = self.common.holds(words) and stands_as_answer(text, start, end)
+        else:
+            letters = len(words) > 1 and any(map(str.isalpha, words))
+            may_name = letters and not re.search(r"[.!?;:](?=\s)", words)
+        named = may_name and "\n" not in words
+        return self.spellings.find(words) if named else NO_CLASS, common
 
     def contradicts(self, label: int, text: str) -> bool:
         """Whether a text beside an answer takes it back, or states another class."""
-        text = text[:_LONGEST]
-        told = _Statements(self, text, list(self._units(text)))
+        told = _Statements(self, text[:_LONGEST])
         return told.retracted or label in told.denied or bool(told.asserted.keys() - {label})
 
     def _line_of_its_own(self, text: str) -> Reading | None:
@@ -208,12 +210,12 @@ class Prose:
         (label,) = ends
         line = lines[-1] if labels[-1] == label else lines[0]
         rest = "\n".join(o for o, named in zip(lines, labels, strict=True) if named != label)
-        told = _Statements(self, rest, list(self._units(rest)))
+        told = _Statements(self, rest)
         if label in told.denied:
             return Reading(NEGATED)
-        others = {*labels, *told.asserted} - {NO_CLASS, label}
-        strays = told.strays() - {label} if self.common.is_common(line) else set()
-        if others or strays or told.retracted:
+        others = {*labels, *told.asserted} - {NO_CLASS}
+        others |= told.strays() if are_common(line) else set()
+        if others - {label} or told.retracted:
             return Reading(AMBIGUOUS)
         return one_class("prose", label, line)
 
@@ -261,95 +263,88 @@ def _opens(word: str, following: _Unit | None, clause: _Clause) -> bool:
 class _Statements:
     """What the clauses of a text assert, deny and mention."""
 
-    def __init__(self, prose: Prose, text: str, units: list[_Unit]) -> None:
+    def __init__(self, prose: Prose, text: str) -> None:
+        self.text, self.units = text, list(prose.units(text))
+        self.clauses = list(_clauses(self.units, text))
         self.asserted: dict[int, str] = {}
         self.denied: set[int] = set()
         self.mentioned: set[int] = set()
-        self.retracted = self._asked = False
-        self._prose, self._text, self._units = prose, text, units
-        self._clauses = list(_clauses(units, text))
-        self._common_asserted = False
+        self.retracted = self._asked = self._common_asserted = False
+        self._prose, self._common = prose, prose.common
         self._quiet = True  # whether no clause so far tells anything but classes
         self._listed = True  # whether nothing but lists of classes stands between the classes
-        denying, plain = False, prose.common.plain
-        for number, clause in enumerate(self._clauses):
+        denying = False
+        for number, clause in enumerate(self.clauses):
             denying = self._take(clause, denying, number)
-            silent = all(word in plain or _negates(word) for word in clause.words)
+            silent = all(word in self._common.plain or _negates(word) for word in clause.words)
             self._quiet &= silent or clause.aside
 
     def _take(self, clause: _Clause, denying: bool, number: int) -> bool:
         """Sort the classes of a clause; whether it denies them, so that a list may go on."""
-        words, named = clause.words, clause.named
-        labels = {unit.label for unit in named}
+        words, first = clause.words, clause.units[0]
+        labels = {unit.label for unit in clause.named}
         negated = any(map(_negates, words))
-        if not named:
+        if not labels:
             # "Obviously not" takes back what was said; "it does not mention politics" does not.
             back = negated and all(w in lexicon.FRAME or w in lexicon.NEGATIONS for w in words)
             self.retracted |= back or " ".join(words) in lexicon.DENIALS
-            self.retracted |= self._prose.clause_retracts(clause)
+            self.retracted |= self._prose.retracts(clause)
             # A clause may be a common name alone, such as "Other", where no answer stands.
-            alone = self._text[clause.units[0].start : clause.units[-1].end]
-            self.mentioned |= {self._prose.spellings.find(alone)} - {NO_CLASS}
+            self.mentioned |= self._prose.named_by([self.text[first.start : clause.units[-1].end]])
             return denying and negated and not clause.after_break
         # "Not Sports, World or Business" denies all three.
-        goes_on = clause.units[0].named or clause.units[0].text in lexicon.JOINING
+        goes_on = first.named or first.text in lexicon.JOINING
         if negated or (denying and goes_on and not clause.after_break):
             if clause.aside and not negated:
                 return False
             self.denied |= labels
             return not clause.ends_sentence or "\n" in clause.gap
-        if clause.aside:
-            self.mentioned |= labels
-        elif self._states(clause, number):
-            for unit in named:
+        if not clause.aside and self._states(clause, number):
+            for unit in clause.named:
                 self.asserted.setdefault(unit.label, unit.text)
                 self._common_asserted |= unit.common
-            more = any(later.named for later in self._clauses[number + 1 :])
+            more = any(later.named for later in self.clauses[number + 1 :])
             self._listed &= not more or bool(_LIST_GAP.match(clause.gap.strip("*_ ")))
-        else:
-            self.mentioned |= labels
-            self.retracted |= self._prose.clause_retracts(clause)
+            return False
+        self.mentioned |= labels
+        if not clause.aside:
+            self.retracted |= self._prose.retracts(clause)
             self._asked |= "?" in clause.gap
         return False
 
     def _states(self, clause: _Clause, number: int) -> bool:
         """Whether a clause asserts the classes that it mentions."""
-        words, later = clause.words, self._clauses[number + 1 :]
-        earlier = self._clauses[number - 1] if number else _Clause(gap=".")
-        if not self._prose.common.statement.issuperset(words):
-            return False
-        if "?" in clause.gap or self._attached(clause.named) or not self._joins(clause):
-            return False
-        if later and later[0].sets_condition() and not clause.ends_sentence:
-            return False
-        if earlier.sets_condition() and not earlier.ends_sentence:
-            return False
-        if number and self._is_key(number - 1):
-            return False
-        end = clause.units[-1].end
-        if not words and _KEY_MARK.search(clause.gap) and not _explains(self._text[end:]):
-            return False
-        if number and earlier.units[-1].text in lexicon.LISTS and "," not in earlier.gap:
-            return False
-        if words and lexicon.THINGS.issuperset(words):
-            return False  # "World News" may be another class
-        # A class alone within a tale may be a part of it, as in 'the title is "Oil: Business"'.
+        words, later = clause.words, self.clauses[number + 1 :]
+        earlier = self.clauses[number - 1] if number else _Clause(gap=".")
         common = any(unit.common for unit in clause.named)
-        if not words and (later or common) and not self._quiet:
-            return False
-        return not _means_a_thing(clause)
+        behind = self.text[clause.units[-1].end :]
+        return self._common.statement.issuperset(words) and not (
+            "?" in clause.gap
+            or self._attached(clause.named)
+            or not self._joins(clause)
+            or (later and later[0].sets_condition() and not clause.ends_sentence)
+            or (earlier.sets_condition() and not earlier.ends_sentence)
+            or (number and self._is_key(number - 1))
+            or (not words and _KEY_MARK.search(clause.gap) and not _explains(behind))
+            or (number and earlier.units[-1].text in lexicon.LISTS and "," not in earlier.gap)
+            # "World News" may be another class.
+            or (words and lexicon.THINGS.issuperset(words))
+            # A class alone within a tale may be a part of it, as in 'the title is "Oil: Business"'.
+            or (not words and (later or common) and not self._quiet)
+            or _means_a_thing(clause)
+        )
 
     def _is_key(self, number: int) -> bool:
         """Whether a clause is a key of something else than the answer, as in "Keywords: Sports"."""
-        clause, before = self._clauses[number], self._clauses[max(number - 1, 0)]
+        clause, before = self.clauses[number], self.clauses[max(number - 1, 0)]
         begins = number == 0 or before.ends_sentence
-        plain = (self._prose.common.statement | {"here's"}).issuperset(clause.words)
+        plain = (self._common.statement | {"here's"}).issuperset(clause.words)
         short = len(clause.units) <= _LONGEST_KEY
         return begins and short and not plain and not clause.named and ":" in clause.gap
 
     def _attached(self, named: list[_Unit]) -> bool:
         """Whether a class is a part of a word with hyphens, as in "sports-related"."""
-        text = self._text
+        text = self.text
         return any(
             re.search(r"\w[-/]\Z", text[: unit.start]) or re.match(r"[-/]\w", text[unit.end :])
             for unit in named
@@ -361,7 +356,7 @@ class _Statements:
         """Whether several classes of one clause stand in a list: "Sports or World"."""
         places = [place for place, unit in enumerate(clause.units) if unit.named]
         for one, other in pairwise(clause.units[places[0] : places[-1] + 1]):
-            gap = self._text[one.end : other.start]
+            gap = self.text[one.end : other.start]
             if not _LIST_GAP.match(gap) or not (other.named or other.text in lexicon.JOINING):
                 return False
             if one.named and other.named and not _LIST_SIGN.search(gap):
@@ -369,6 +364,7 @@ class _Statements:
         return True
 
     def result(self) -> Reading:
+        """What the text says as a whole."""
         if not self.asserted:
             return self._only_mention()
         if self.asserted.keys() & self.denied or self.retracted:
@@ -381,19 +377,18 @@ class _Statements:
             ((label, words),) = self.asserted.items()
             return one_class("prose", label, words)
         clean = self._listed and self._quiet and not self.denied and not self.mentioned
-        clean &= not any(clause.after_break for clause in self._clauses)
+        clean &= not any(clause.after_break for clause in self.clauses)
         if not clean or not 1 < len(self.asserted) < len(self._prose.spellings.names):
             return Reading(AMBIGUOUS)
         return several_classes(tuple(sorted(self.asserted)))
 
     def strays(self) -> set[int]:
         """The classes called by common words that the text holds where no answer stands."""
-        words = {unit.text for unit in self._units if not unit.named}
-        return set(map(self._prose.spellings.find, words)) - {NO_CLASS}
+        return self._prose.named_by(unit.text for unit in self.units if not unit.named)
 
     def _leads(self) -> bool:
         """Whether the text begins with the class alone, and goes on with an explanation."""
-        first, follows = self._clauses[:2]
+        first, follows = self.clauses[:2]
         alone = len(first.units) == 1 and first.units[0].named
         return alone and (follows.aside or bool(re.search(r"[.\n]", first.gap)))
 
@@ -403,32 +398,31 @@ class _Statements:
             return Reading(NEGATED)
         if len(self.mentioned) > 1:
             return Reading(AMBIGUOUS)
-        words = [unit.text for unit in self._units if not unit.named]
-        doubts = self._prose.common.contrasts | lexicon.CONDITIONS
-        doubtful = any(word in doubts or _negates(word) for word in words) or "?" in self._text
-        places = [place for place, unit in enumerate(self._units) if unit.named]
-        if doubtful or len(places) != 1 or len(self._units) > _MOST_WORDS:
+        doubts = self._common.contrasts | lexicon.CONDITIONS
+        words = [unit.text for unit in self.units if not unit.named]
+        places = [place for place, unit in enumerate(self.units) if unit.named]
+        doubtful = any(word in doubts or _negates(word) for word in words) or "?" in self.text
+        if doubtful or len(places) != 1 or len(self.units) > _MOST_WORDS:
             return Reading(OFF_LIST)
-        unit = self._units[places[0]]
-        if not self._is_written_as_class(unit, places[0]):
-            return Reading(OFF_LIST)
-        return one_class("prose", unit.label, unit.text)
+        written = self._is_written_as_class(places[0])
+        unit = self.units[places[0]]
+        return one_class("prose", unit.label, unit.text) if written else Reading(OFF_LIST)
 
-    def _is_written_as_class(self, unit: _Unit, place: int) -> bool:
+    def _is_written_as_class(self, place: int) -> bool:
         """With the class's capital, within a sentence, and not in a name such as "World Cup"."""
-        if not (unit.text[0].isupper() and unit.text == self._prose.spellings.names[unit.label]):
-            return False
-        if self._attached([unit]) or not place:
-            return False
-        before, after = self._units[place - 1], (*self._units[place + 1 :], None)[0]
-        if after is not None and CLAUSE_END.search(self._text[unit.end : after.start]):
-            after = None
+        before, unit = self.units[place - 1], self.units[place]
+        behind = self.units[place + 1 : place + 2]
+        behind = [o for o in behind if not CLAUSE_END.search(self.text[unit.end : o.start])]
         placed = before.text in ("under", "into", "as", "it")
-        if not placed and (after is None or after.text not in lexicon.KINDS):
-            return False
-        capitals = [self._text[other.start].isupper() for other in (before, after) if other]
-        gap = self._text[before.end : unit.start]
-        return not any(capitals) and not re.search(r"[.!?:;\n]", gap)
+        return (
+            place > 0
+            and unit.text[0].isupper()
+            and unit.text == self._prose.spellings.names[unit.label]
+            and not self._attached([unit])
+            and (placed or any(other.text in lexicon.KINDS for other in behind))
+            and not any(self.text[other.start].isupper() for other in (before, *behind))
+            and not re.search(r"[.!?:;\n]", self.text[before.end : unit.start])
+        )
 
 
 def _explains(text: str) -> bool:

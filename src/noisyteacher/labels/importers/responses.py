@@ -93,7 +93,7 @@ def chat_positions(content: list[Any]) -> Positions:
         top = [(one["token"], one["logprob"]) for one in here.get("top_logprobs") or ()]
         return _with_sampled(here["token"], here["logprob"], top)
 
-    return Positions(content, read)
+    return Positions(len(content), read)
 
 
 def _completion_positions(logprobs: dict[str, Any]) -> Positions:
@@ -104,7 +104,7 @@ def _completion_positions(logprobs: dict[str, Any]) -> Positions:
         own = logprobs["token_logprobs"][number]
         return _with_sampled(logprobs["tokens"][number], own, list(top.items()))
 
-    return Positions(logprobs["tokens"], read)
+    return Positions(len(logprobs["tokens"]), read)
 
 
 def _vllm_positions(output: dict[str, Any]) -> Positions:
@@ -115,7 +115,7 @@ def _vllm_positions(output: dict[str, Any]) -> Positions:
         sampled = here[str(output["token_ids"][number])]["decoded_token"]
         return Position(sampled, [(one["decoded_token"], one["logprob"]) for one in here.values()])
 
-    return Positions(output["logprobs"], read)
+    return Positions(len(output["logprobs"]), read)
 
 
 def _gemini_positions(result: dict[str, Any]) -> Positions:
@@ -130,7 +130,7 @@ def _gemini_positions(result: dict[str, Any]) -> Positions:
         top = (listed[number].get("candidates") if number < len(listed) else None) or ()
         return _with_sampled(*pair(chosen[number]), list(map(pair, top)))
 
-    return Positions(chosen, read)
+    return Positions(len(chosen), read)
 
 
 def _with_sampled(sampled: str, logprob: float, top: list[tuple[str, float]]) -> Position:
