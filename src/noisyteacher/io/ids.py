@@ -29,8 +29,8 @@ def clean_ids(ids: IdsLike) -> npt.NDArray[Any]:
     array = _as_array(ids)
     if array.ndim != 1:
         raise InputError(f"ids must be one-dimensional, got shape {array.shape}.")
-    if array.dtype.kind in "iu":
-        return _as_int64(array)
+    if array.dtype.kind in "iu" and array.dtype != np.uint64:
+        return array.astype(np.int64)
     cleaned = _clean_objects(array.tolist())
     return cleaned if len(cleaned) or array.dtype.kind != "U" else text_array(())
 
@@ -71,27 +71,17 @@ def _clean_objects(listed: list[Any]) -> npt.NDArray[Any]:
     raise InputError(f"ids must be all strings or all integers, got {found}.")
 
 
-def _as_int64(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError("integer ids must fit into signed 64-bit integers.")
-    return array.astype(np.int64)
-
-
 def _clean_texts(listed: list[str]) -> npt.NDArray[np.object_]:
     together = "".join(listed)
     try:
         together.encode()
     except UnicodeEncodeError:
-        broken = [text for text in listed if not _is_encodable(text)]
+        # Only lone surrogates cannot be written as UTF-8.
+        broken = [text for text in listed if re.search("[\ud800-\udfff]", text)]
         raise InputError(f"ids must be valid Unicode text: {first_few(broken)}.") from None
     if "\0" in together and (padded := [text for text in listed if text.endswith("\0")]):
         raise InputError(f"ids must not end in a NUL character: {first_few(padded)}.")
     return text_array(listed)
-
-
-def _is_encodable(text: str) -> bool:
-    # Only lone surrogates cannot be written as UTF-8.
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def repeated_ids(ids: npt.NDArray[Any]) -> list[Any]:

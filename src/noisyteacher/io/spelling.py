@@ -113,16 +113,14 @@ class Spellings:
         signed = key[:1].isdigit() and re.search(r"[-−.<>~]$", spelled[: spelled.find(key)])
         if number is not None and not signed:
             return number
-        found = {n for variant in _variants(spelled) for n in self._fitting(variant)}
+        variants = {spelled, spelled.replace("&", " and ")}
+        found = {number for variant in variants for number in self._fitting(variant)}
         return found.pop() if len(found) == 1 else NO_CLASS
 
     def _fitting(self, spelled: str) -> set[int]:
         joined = _join(spelled)
         listed = self._joined.get(joined.text, ())
-        if len({number for number, _ in listed}) > 1:
-            return {number for number, _ in listed}
+        numbers = {number for number, _ in listed}
+        if len(numbers) > 1:
+            return numbers
         return {number for number, gaps in listed if joined.spaces <= gaps}
-
-
-def _variants(spelled: str) -> tuple[str, ...]:
-    return (spelled, spelled.replace("&", " and ")) if "&" in spelled else (spelled,)

@@ -99,13 +99,11 @@ def _replace(records: Iterable[Record], folder: Path, files: Mapping[str, bytes]
     try:
         _write_store(records, folder, token)
     except BaseException:
-        with contextlib.suppress(OSError):
-            _remove_unused(folder, (new.name for new in folder.glob(f"part-{token}-*")))
+        _remove_unused(folder, (new.name for new in folder.glob(f"part-{token}-*")))
         raise
     for name, content in files.items():
         write_atomic(folder / name, content)
-    with contextlib.suppress(OSError):
-        _remove_unused(folder, old)
+    _remove_unused(folder, old)
 
 
 def _parts_to_replace(folder: Path) -> set[str]:
@@ -125,9 +123,9 @@ def _parts_to_replace(folder: Path) -> set[str]:
 
 def _remove_unused(folder: Path, names: Iterable[str]) -> None:
     # The manifest decides, not the caller: an interrupt may come right after the exchange.
-    used = parts_in_use(folder) or set()
-    for name in set(names) - used:
-        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        for name in set(names) - (parts_in_use(folder) or set()):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _write_store(records: Iterable[Record], folder: Path, token: str) -> None:
@@ -266,22 +264,20 @@ def empty_record(manifest: Manifest, extras: Sequence[str] = ()) -> Record:
 
 def check_parts(path: Path, manifest: Manifest, extras: Sequence[str] = ()) -> None:
     """Compare the parts with the manifest before memory is made for what the manifest says."""
+    widths = {"topk_index": manifest.k, "topk_logprob": manifest.k}
+    widths |= {name: int(np.prod(manifest.extras[name].shape)) for name in extras}
     for part in manifest.parts:
-        _check_part(path / part.file, part.rows, manifest, extras)
-
-
-def _check_part(file: Path, rows: int, manifest: Manifest, extras: Sequence[str]) -> None:
-    if not file.is_file():
-        raise InputError(f"{file} is missing, so the label store cannot be opened.")
-    widths = {name: int(np.prod(manifest.extras[name].shape)) for name in extras}
-    with _damaged(file), pq.ParquetFile(file, memory_map=True) as parquet:
-        if parquet.metadata.num_rows != rows:
-            raise ValueError(f"{parquet.metadata.num_rows} rows instead of {rows}")
-        for name, width in {"topk_index": manifest.k, "topk_logprob": manifest.k, **widths}.items():
-            kind = parquet.schema_arrow.field(name).type
-            found = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
-            if found != width:
-                raise ValueError(f"{found} values of {name} in a row instead of {width}")
+        file = path / part.file
+        if not file.is_file():
+            raise InputError(f"{file} is missing, so the label store cannot be opened.")
+        with _damaged(file), pq.ParquetFile(file, memory_map=True) as parquet:
+            if parquet.metadata.num_rows != part.rows:
+                raise ValueError(f"{parquet.metadata.num_rows} rows instead of {part.rows}")
+            for name, width in widths.items():
+                kind = parquet.schema_arrow.field(name).type
+                found = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+                if found != width:
+                    raise ValueError(f"{found} values of {name} in a row instead of {width}")
 
 
 @contextlib.contextmanager
@@ -300,7 +296,10 @@ def _read_part(file: Path, rows: int, record: Record, start: int) -> npt.NDArray
             table = parquet.read(["id", *targets])
         for name, target in targets.items():
             _fill(target[start : start + rows], table.column(name))
-        return _read_ids(table.column("id"), is_text(record.ids))
+        ids = table.column("id")
+        if is_text(record.ids):
+            return text_array(ids.cast(pa.string(), safe=True).to_pylist())
+        return ids.to_numpy().astype(np.int64, casting="safe")  # type: ignore[no-any-return]
 
 
 def _fill(target: npt.NDArray[Any], column: Any) -> None:
@@ -312,12 +311,6 @@ def _fill(target: npt.NDArray[Any], column: Any) -> None:
             raise ValueError(f"values of type {values.dtype} instead of {target.dtype}")
         target[at : at + len(chunk)] = values.reshape(len(chunk), *target.shape[1:])
         at += len(chunk)
-
-
-def _read_ids(column: Any, text: bool) -> npt.NDArray[Any]:
-    if text:
-        return text_array(column.cast(pa.string(), safe=True).to_pylist())
-    return column.to_numpy().astype(np.int64, casting="safe")  # type: ignore[no-any-return]
 
 
 def _check_hashes(hashes: RowHashes, manifest: Manifest, path: Path) -> None:

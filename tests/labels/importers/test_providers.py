@@ -236,7 +236,7 @@ def test_what_the_python_packages_dump_is_read(tmp_path: Path) -> None:
     (sample,) = read_response(snake).samples
     assert sample.text == "World"
     assert sample.positions is not None
-    assert sample.positions[0].candidates == [("World", -0.287682)]
+    assert sample.positions.read(0).candidates == [("World", -0.287682)]
 
 
 def test_a_failed_result_whose_type_is_no_text_is_an_error() -> None:

@@ -100,8 +100,8 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
 
     ``table`` comes without its ids. Labels that a user names are not looked for here.
     """
-    answers = {name for names in (classes or {}).values() for name in names}
-    if answers & set(table.column_names) or any(map(holds_lists, table.columns)):
+    answers = set().union(*(classes or {}).values())
+    if not answers.isdisjoint(table.column_names) or any(map(holds_lists, table.columns)):
         return None
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     if len([name for name in floats if name not in CONFIDENCE_COLUMNS]) > 1:
@@ -164,7 +164,12 @@ def read_labeled(
         found, told = found or confidence_column is not None, told + doubt
     else:
         find_column("confidence", confidence_column, (), table.column_names, where)
-        _check_confidence(numbers_in(table, confidence_column, where), confidence_column, where)
+        given = numbers_in(table, confidence_column, where)
+        if not _in_range(given):
+            raise InputError(
+                f"{where}: confidences lie between 0 and 1, but those in {confidence_column!r} go "
+                f"from {given.min():g} to {given.max():g}{_percentages(given)}."
+            )
     named = "" if classes else f"; the classes are the labels found: {first_few(known, 10)}"
     if confidence_column is None:
         confidence = np.ones(len(y))
@@ -278,7 +283,7 @@ def _find_confidence(table: Any, label_column: str) -> tuple[str | None, str]:
     for name in CONFIDENCE_COLUMNS:
         if name in table.column_names and name != label_column and is_number(table[name].type):
             values = _numbers(table[name])
-            if _in_range(values).all():
+            if _in_range(values):
                 return name, told
             told += f", {name!r} is not read because not all its values lie between 0 and 1"
             told += _percentages(values)
@@ -286,20 +291,12 @@ def _find_confidence(table: Any, label_column: str) -> tuple[str | None, str]:
 
 
 def _percentages(values: npt.NDArray[Any]) -> str:
-    like = ((values >= 0) & (values <= 100)).all()
-    return " (these look like percentages: divide them by 100)" if like else ""
+    like = " (these look like percentages: divide them by 100)"
+    return like if _in_range(values, 100) else ""
 
 
-def _check_confidence(values: npt.NDArray[Any], column: str, where: str) -> None:
-    if not _in_range(values).all():
-        raise InputError(
-            f"{where}: confidences lie between 0 and 1, but those in {column!r} go from "
-            f"{values.min():g} to {values.max():g}{_percentages(values)}."
-        )
-
-
-def _in_range(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    return (values >= 0) & (values <= 1)
+def _in_range(values: npt.NDArray[Any], highest: float = 1) -> bool:
+    return bool(((values >= 0) & (values <= highest)).all())
 
 
 def _numbers(column: Any) -> npt.NDArray[np.float64]:

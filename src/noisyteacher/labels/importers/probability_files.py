@@ -268,7 +268,7 @@ def _probabilities(
     names = table.column_names
     if list_column is not None:
         find_column("list", list_column, (), names, where)
-    elif classes is None or not _columns_of(classes, names):
+    elif classes is None or set().union(*classes.values()).isdisjoint(names):
         list_column = _only_list_column(table)
     if list_column is not None:
         column = _parsed(table[list_column], list_column, where)
@@ -313,24 +313,21 @@ def _class_columns(
                 "(--list-column), or the column of labels, label_column= (--label-column)."
             )
         return {name: name for name in floats}
-    found = {name: _columns_of({name: classes[name]}, table.column_names) for name in classes}
+    columns = table.column_names
+    found = {name: [a for a in answers if a in columns] for name, answers in classes.items()}
     if not all(found.values()):  # some are spelled otherwise
         spellings, taken = Spellings(classes), {n for names in found.values() for n in names}
-        for column in table.column_names:
+        for column in columns:
             number = NO_CLASS if column in taken else spellings.find(column)
             if number != NO_CLASS and not taken & set(found[spellings.names[number]]):
                 found[spellings.names[number]].append(column)
-    if absent := [name for name, columns in found.items() if not columns]:
+    if absent := [name for name, fitting in found.items() if not fitting]:
         raise InputError(
             f"{where} has no column for the classes {first_few(absent)}; its columns are {listed}."
         )
-    if double := [name for name, columns in found.items() if len(columns) > 1]:
+    if double := [name for name, fitting in found.items() if len(fitting) > 1]:
         raise InputError(f"{where} has several columns for the classes {first_few(double)}.")
-    return {name: columns[0] for name, columns in found.items()}
-
-
-def _columns_of(classes: ClassAnswers, columns: Sequence[str]) -> list[str]:
-    return [answer for answers in classes.values() for answer in answers if answer in columns]
+    return {name: fitting[0] for name, fitting in found.items()}
 
 
 def _parsed(values: Any, column: str, where: str) -> Any:

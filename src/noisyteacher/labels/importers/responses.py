@@ -24,6 +24,7 @@ import orjson
 
 from noisyteacher.core.errors import first_few
 from noisyteacher.labels.importers.answers import Position, Positions
+from noisyteacher.labels.importers.lexicon import word_set
 from noisyteacher.labels.importers.reading import REFUSED
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS, key_words
 
@@ -36,28 +37,17 @@ TEACHER_KEYS = (
 )
 # Where plain rows have the answer; "text" comes last, because it may be what was asked about.
 PLAIN_KEYS = (
-    *(
-        *TEACHER_KEYS,
-        "response",
-        "answer",
-        "output",
-        "completion",
-        "generated_text",
-        "prediction",
-        "label",
-    ),
+    *TEACHER_KEYS,
+    *("response", "answer", "output", "completion", "generated_text", "prediction", "label"),
     *("class", "category", "content", "text", "responses", "answers", "samples"),
 )
 # A key with one of these words may hold the answer; "text" beside it is what was asked about.
-_LABEL_WORDS = frozenset(
-    (
-        *("label", "class", "category", "prediction", "pred", "predicted", "answer"),
-        *("gold", "truth", "target", "llm", "gpt", "teacher"),
-    )
+_LABEL_WORDS = word_set(
+    "label class category prediction pred predicted answer gold truth target llm gpt teacher"
 )
 _CUT_REASONS = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
-_BLOCKED = frozenset(
-    ("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY", "LANGUAGE")
+_BLOCKED = word_set(
+    "SAFETY PROHIBITED_CONTENT BLOCKLIST SPII RECITATION IMAGE_SAFETY LANGUAGE"
 )
 _BETWEEN_POSITIONS = re.compile(rb'\}\]\}, ?\{"token":')
 _END_OF_POSITIONS = b"}]}]"
@@ -85,8 +75,10 @@ class Response(NamedTuple):
     told: str = ""
 
 
-def chat_positions(content: list[Any]) -> Positions:
+def chat_positions(content: list[Any] | None) -> Positions | None:
     """``logprobs.content`` of a chat completion."""
+    if not content:
+        return None
 
     def read(number: int) -> Position:
         here = content[number]
@@ -118,9 +110,12 @@ def _vllm_positions(output: dict[str, Any]) -> Positions:
     return Positions(len(output["logprobs"]), read)
 
 
-def _gemini_positions(result: dict[str, Any]) -> Positions:
+def _gemini_positions(candidate: dict[str, Any]) -> Positions | None:
     """``logprobsResult`` of a Gemini candidate."""
-    chosen = _either(result, "chosenCandidates", "chosen_candidates") or []
+    result = _either(candidate, "logprobsResult", "logprobs_result") or {}
+    chosen = _either(result, "chosenCandidates", "chosen_candidates")
+    if not chosen:
+        return None
     listed = _either(result, "topCandidates", "top_candidates") or []
 
     def pair(one: dict[str, Any]) -> tuple[str, float]:
@@ -217,7 +212,7 @@ def _choice_positions(choice: dict[str, Any]) -> Positions | None:
     if isinstance(logprobs, list):
         return _vllm_positions(choice)
     if "content" in logprobs:
-        return chat_positions(logprobs["content"]) if logprobs["content"] else None
+        return chat_positions(logprobs["content"])
     return _completion_positions(logprobs)
 
 
@@ -253,8 +248,8 @@ def _read_openai_items(name: Any, body: dict[str, Any]) -> Response:
         return Response(name, body.get("model"), (), ERROR, _error_text(body, None, body["status"]))
     if refusal is not None or why == "content_filter":
         return Response(name, body.get("model"), (), REFUSED, refusal or "content filter")
-    positions = chat_positions(content) if content else None
-    return _response(name, body.get("model"), [Sample("".join(texts), positions, why is not None)])
+    sample = Sample("".join(texts), chat_positions(content), why is not None)
+    return _response(name, body.get("model"), [sample])
 
 
 def _read_anthropic(name: Any, body: dict[str, Any]) -> Response:
@@ -285,9 +280,7 @@ def _read_gemini(name: Any, body: dict[str, Any]) -> Response:
         for part in said:
             called = _either(part, "functionCall", "function_call")
             text = orjson.dumps(called.get("args")).decode() if called else text
-        result = _either(candidate, "logprobsResult", "logprobs_result")
-        positions = _gemini_positions(result) if result else None
-        samples.append(Sample(text, positions or None, why in _CUT_REASONS))
+        samples.append(Sample(text, _gemini_positions(candidate), why in _CUT_REASONS))
     feedback = _either(body, "promptFeedback", "prompt_feedback") or {}
     blocked = _either(feedback, "blockReason", "block_reason")
     return _response(name, model, samples, refusal or (blocked and str(blocked)))
@@ -302,9 +295,9 @@ def _read_ollama(name: Any, body: dict[str, Any]) -> Response:
         text = body["response"]
     else:
         return _read_plain(name, body)
-    positions = chat_positions(body["logprobs"]) if body.get("logprobs") else None
     cut = body.get("done_reason") in _CUT_REASONS
-    return _response(name, body.get("model"), [Sample(text, positions, cut)])
+    sample = Sample(text, chat_positions(body.get("logprobs")), cut)
+    return _response(name, body.get("model"), [sample])
 
 
 def _read_plain(name: Any, row: dict[str, Any]) -> Response:
