@@ -264,7 +264,7 @@ def _json_tables(path: Path) -> Iterator[Any]:
         if not any(rows):
             raise InputError(f"{path} has rows that are empty objects.")
         arrays = {}
-        for name, values in _by_name(rows).items():
+        for name, values in by_name(rows).items():
             try:
                 arrays[name] = _json_array(values)
             except (pa.ArrowException, OverflowError) as error:
@@ -282,7 +282,7 @@ def _not_one_kind(name: str, path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: the column {name!r} {mixed}{rule}.")
 
 
-def _by_name(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def by_name(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """The values of every key that one of the rows has."""
     with suppress(KeyError):
         if set(map(len, rows)) == {len(rows[0])}:
@@ -319,7 +319,7 @@ def _json_rows(path: Path, *, columns: bool = True) -> Iterator[Any]:
     for raw in raw_lines(path):
         batch = uniform_lines(raw.data) if columns else None
         for block in () if batch is not None else raw.blocks():
-            rows += _parsed_at_once(block.lines) or _parsed_one_by_one(block, path)
+            rows += parsed_at_once(block.lines) or _parsed_one_by_one(block, path)
             size += sum(map(len, block.lines))
             if len(rows) > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
                 yield rows
@@ -331,7 +331,7 @@ def _json_rows(path: Path, *, columns: bool = True) -> Iterator[Any]:
         yield rows
 
 
-def _parsed_at_once(lines: list[bytes]) -> list[dict[str, Any]]:
+def parsed_at_once(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     """The rows, if every line holds one and nothing else."""
     try:
         rows = orjson.loads(b"[" + b",".join(lines) + b"]")

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-import orjson
 import pyarrow as pa
 
 from noisyteacher.io.formats import SHORT_LINE
 from noisyteacher.io.uniform_lines import uniform_lines
-from noisyteacher.io.user_tables import first_present
+from noisyteacher.io.user_tables import by_name, first_present, parsed_at_once
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id, rivals_of_text
 from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
@@ -131,20 +129,13 @@ def plain_columns(data: bytes) -> UsualColumns | None:
 
 def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
     """The same for short lines with the same keys, whatever else they differ in."""
-    if len(lines[0]) > SHORT_LINE:
+    rows = parsed_at_once(lines) if len(lines[0]) <= SHORT_LINE else []
+    found = _plain_keys(tuple(rows[0])) if rows else None
+    if found is None or set(map(len, rows)) != {len(rows[0])}:
         return None
-    try:
-        rows = orjson.loads(b"[" + b",".join(lines) + b"]")
-        if len(rows) != len(lines) or len(set(map(len, rows))) != 1:
-            return None
-        found = _plain_keys(tuple(rows[0]))
-        if found is None:
-            return None
-        columns = {key: list(map(itemgetter(key), rows)) for key in rows[0]}
-    except (KeyError, TypeError, orjson.JSONDecodeError):
-        return None
+    columns = by_name(rows)  # more than keys where these differ
     texts = columns[found[1]]
-    if set(map(type, texts)) != {str}:
+    if len(columns) != len(rows[0]) or set(map(type, texts)) != {str}:
         return None
     return UsualColumns(columns[found[0]], texts, set(columns.get("model", ())))
 
