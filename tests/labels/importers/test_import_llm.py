@@ -265,6 +265,20 @@ def test_synonyms_and_settings(tmp_path: Path) -> None:
         read(path, settings=ImportSettings(logits=True))
 
 
+@pytest.mark.parametrize("shape", ["plain rows", "chat completions", "mixed rows"])
+@pytest.mark.parametrize("model", [{"name": "x"}, ["x"], 7, None])
+def test_a_model_that_is_no_text_has_no_name(tmp_path: Path, shape: str, model: Any) -> None:
+    row: dict[str, Any] = {"answer": "positive", "model": model}
+    if shape == "chat completions":
+        row = {**chat_body([("positive", {"positive": 1.0})]), "model": model}
+    rows = [{**row, "id": str(number)} for number in range(3)]
+    if shape == "mixed rows":
+        rows[1]["answer"] = ["negative"]
+    labels = read(written(tmp_path, *map(json.dumps, rows))).labels
+    assert labels.ids.tolist() == ["0", "1", "2"]
+    assert labels.teacher is None
+
+
 def test_an_import_without_rejections_removes_the_old_list(tmp_path: Path) -> None:
     rejected = tmp_path / "store.rejected.jsonl"
     rejected.write_text("{}\n")

@@ -38,6 +38,7 @@ from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
     UsualAnswer,
     UsualColumns,
+    names_of,
     plain_columns,
     plain_lists,
 )
@@ -263,7 +264,7 @@ class _Reader:
         if 2 * answers.count(_UNUSUAL) > len(answers):
             self._unusual = _LINE_BY_LINE
         names, texts, models = zip(*answers, strict=True)
-        return UsualColumns(names, texts, set(models))
+        return UsualColumns(names, texts, names_of(models))
 
     def _other_usual(self, line: bytes) -> UsualAnswer:
         """The answer, if the line is of another usual kind than the last was."""
@@ -305,7 +306,7 @@ class _Reader:
         except BadLineError as error:
             self._skip(path, number, str(error))
             return None
-        self._models.add(response.model)
+        self._models |= names_of([response.model])
         if named:
             self._told[rule, named] += 1
         else:

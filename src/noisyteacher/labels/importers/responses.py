@@ -46,9 +46,7 @@ _LABEL_WORDS = word_set(
     "label class category prediction pred predicted answer gold truth target llm gpt teacher"
 )
 _CUT_REASONS = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
-_BLOCKED = word_set(
-    "SAFETY PROHIBITED_CONTENT BLOCKLIST SPII RECITATION IMAGE_SAFETY LANGUAGE"
-)
+_BLOCKED = word_set("SAFETY PROHIBITED_CONTENT BLOCKLIST SPII RECITATION IMAGE_SAFETY LANGUAGE")
 _BETWEEN_POSITIONS = re.compile(rb'\}\]\}, ?\{"token":')
 _END_OF_POSITIONS = b"}]}]"
 

@@ -7,7 +7,7 @@ all the others takes longer than parsing the JSON. A function below gives exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ class UsualColumns(NamedTuple):
 
     ids: Any
     texts: Any
-    models: set[Any]
+    models: set[str]
 
 
 def only_choice(row: dict[str, Any]) -> OnlyChoice:
@@ -124,7 +124,7 @@ def plain_columns(data: bytes) -> UsualColumns | None:
     models = rows.column(keys.index("model")) if "model" in keys else pa.array([], pa.string())
     if ids.type not in _ID_TYPES or not texts.type == models.type == pa.string():
         return None
-    return UsualColumns(ids, texts, set(models.unique().to_pylist()))
+    return UsualColumns(ids, texts, names_of(models.unique().to_pylist()))
 
 
 def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
@@ -137,7 +137,12 @@ def plain_lists(lines: Sequence[bytes]) -> UsualColumns | None:
     texts = columns[found[1]]
     if len(columns) != len(rows[0]) or set(map(type, texts)) != {str}:
         return None
-    return UsualColumns(columns[found[0]], texts, set(columns.get("model", ())))
+    return UsualColumns(columns[found[0]], texts, names_of(columns.get("model", ())))
+
+
+def names_of(models: Iterable[Any]) -> set[str]:
+    """The names of models among what rows hold under that key, which may be anything."""
+    return {model for model in models if isinstance(model, str)}
 
 
 @cache
