@@ -21,7 +21,6 @@ from noisyteacher.core.files import write_atomic
 from noisyteacher.methods import Fidelity, Method, PolyLoss, SLaM, TaylorCE, Temperature, Vanilla
 from noisyteacher.methods.robust import default_neighbours
 from noisyteacher.noise import TeacherNoise, confidence
-from noisyteacher.runs import named_method
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,23 +173,20 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
         "Taylor-CE, order 2": (TaylorCE(), SLaM(base=TaylorCE())),
         "PolyLoss, ε = 2": (PolyLoss(), SLaM(base=PolyLoss())),
     }
-    alone, inside = (
-        {x.labeled for x in found if named_method(x.method) == method}
-        for method in pairs["Taylor-CE, order 2"]
-    )
+    ran = {name: [_of(found, method) for method in pair] for name, pair in pairs.items()}
+    alone, inside = ({x.labeled for x in group} for group in ran["Taylor-CE, order 2"])
     sizes = sorted(alone & inside)
     if not sizes:
         return None
-    ran = {
-        method: [x for x in found if named_method(x.method) == method and x.labeled in sizes]
-        for methods in pairs.values()
-        for method in methods
+    shown = {
+        name: groups
+        for name, groups in ran.items()
+        if any(x.labeled in sizes for group in groups for x in group)
     }
-    shown = {name: methods for name, methods in pairs.items() if any(ran[m] for m in methods)}
     figure, panels = new_figure(1 + 3 * len(shown), 3.6, len(shown), sharey=True)
-    for axes, (name, methods) in zip(panels, shown.items(), strict=True):
-        for i, method in enumerate(methods):
-            _draw_line(axes, ran[method], sizes, line_look(1 - i), "with SLaM" if i else "alone")
+    for axes, (name, groups) in zip(panels, shown.items(), strict=True):
+        for i, group in enumerate(groups):
+            _draw_line(axes, group, sizes, line_look(1 - i), "with SLaM" if i else "alone")
         _finish(axes, name, sizes)
         axes.legend(frameon=False, fontsize=8)
     for axes in panels[1:]:
@@ -201,25 +197,29 @@ def draw_other_losses(title: str, found: Sequence[Line]) -> Figure | None:
 
 def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     """Fidelity weighting alone and with SLaM, over β, one group of β per size of A."""
-    weighted = [x for x in found if isinstance(named_method(x.method), Fidelity)]
+    weighted = [(m, x) for x in found if isinstance(m := x.parsed, Fidelity)]
     if not weighted:
         return None
-    sizes = sorted({x.labeled for x in weighted})
-    betas = sorted({_field(x, "beta") for x in weighted})
+    sizes = sorted({x.labeled for _, x in weighted})
+    betas = sorted({m.beta for m, _ in weighted})
     place = {
         (s, b): i * (len(betas) + 1) + j for i, s in enumerate(sizes) for j, b in enumerate(betas)
     }
     figure, (axes,) = new_figure(max(6.0, 0.45 * len(place) + 2), 4)
-    arms = ((Vanilla(), "fidelity"), (SLaM(), "fidelity + SLaM"))
-    for i, (inner, label) in enumerate(arms):
+    for i, (inner, label) in enumerate(((Vanilla(), "fidelity"), (SLaM(), "fidelity + SLaM"))):
         for size in sizes:
-            group = [x for x in weighted if x.labeled == size and _inner(x) == inner]
-            group.sort(key=lambda x: _field(x, "beta"))
-            at = [place[size, _field(x, "beta")] for x in group]
-            name = label if size == sizes[0] else None
-            cells = [x.accuracy["last"] for x in group]
-            _draw_cells(axes, at, cells, line_look(1 - i), name)
-    _draw_flat_slam(axes, found, place)
+            group = [(m, x) for m, x in weighted if x.labeled == size and m.inner == inner]
+            group.sort(key=lambda pair: pair[0].beta)
+            at = [place[size, m.beta] for m, _ in group]
+            cells = [x.accuracy["last"] for _, x in group]
+            _draw_cells(axes, at, cells, line_look(1 - i), label if size == sizes[0] else None)
+    unnamed: str | None = "SLaM alone"
+    for line in _of(found, SLaM()):
+        value = line.accuracy["last"]
+        if line.labeled in sizes and value is not None:
+            ends = [place[line.labeled, betas[0]] - 0.4, place[line.labeled, betas[-1]] + 0.4]
+            axes.plot(ends, [value.mean] * 2, color=COLOURS[2], linewidth=2.5, label=unnamed)
+            unnamed = None
     axes.set(ylabel=_ACCURACY, title=title)
     axes.set_xticks(list(place.values()), [f"{b:g}" for _, b in place], rotation=90, fontsize=8)
     for size in sizes:
@@ -232,37 +232,33 @@ def draw_fidelity(title: str, found: Sequence[Line]) -> Figure | None:
     return figure
 
 
-def _draw_flat_slam(axes: Axes, found: Sequence[Line], place: dict[tuple[int, float], int]) -> None:
-    label: str | None = "SLaM alone"
-    for line in found:
-        value = line.accuracy["last"]
-        beside = [at for (size, _), at in place.items() if size == line.labeled]
-        if named_method(line.method) == SLaM() and beside and value is not None:
-            ends = [min(beside) - 0.4, max(beside) + 0.4]
-            axes.plot(ends, [value.mean] * 2, color=COLOURS[2], linewidth=2.5, label=label)
-            label = None
-
-
 def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
     """The best pair of temperatures per size of A, vanilla and SLaM, by the paper's protocol."""
-    tempered = [x for x in found if isinstance(named_method(x.method), Temperature)]
+    tempered = [
+        (m, x)
+        for x in found
+        if isinstance(m := x.parsed, Temperature) and x.accuracy["best_test"] is not None
+    ]
     if not tempered:
         return None
-    sizes = sorted({x.labeled for x in tempered})
+    sizes = sorted({x.labeled for _, x in tempered})
     figure, (axes,) = new_figure(6.5, 4.2)
     for i, (inner, label) in enumerate(((Vanilla(), "vanilla"), (SLaM(), "SLaM"))):
-        mine = [x for x in tempered if _inner(x) == inner and x.accuracy["best_test"] is not None]
+        groups: dict[int, list[tuple[Temperature, Line]]] = {}
+        for m, x in tempered:
+            if m.inner == inner:
+                groups.setdefault(x.labeled, []).append((m, x))
         best = [
-            max((x for x in mine if x.labeled == size), key=lambda x: _mean(x, "best_test"))
-            for size in sorted({x.labeled for x in mine})
+            max(group, key=lambda pair: _mean(pair[1], "best_test")) for group in groups.values()
         ]
         if best:
-            tried = max(sum(x.labeled == line.labeled for x in mine) for line in best)
+            tried = max(map(len, groups.values()))
             name = f"{label}, best of {tried} pairs of temperatures"
-            _draw_line(axes, best, sizes, line_look(1 - i), name, accuracy="best_test")
-        for line in best:
-            pair = f"$t_A$={_field(line, 't_a'):g}, $t_B$={_field(line, 't_b'):g}"
-            at = (line.labeled, _mean(line, "best_test"))
+            lines = [x for _, x in best]
+            _draw_line(axes, lines, sizes, line_look(1 - i), name, accuracy="best_test")
+        for m, x in best:
+            at = (x.labeled, _mean(x, "best_test"))
+            pair = f"$t_A$={m.t_a:g}, $t_B$={m.t_b:g}"
             _annotate(axes, pair, at, (0, 8 if i else -14), ha="center", fontsize=7)
     _finish(axes, title, sizes)
     axes.set_ylabel("test accuracy, best test epoch (%)")
@@ -275,7 +271,7 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     """SLaM's lead over vanilla distillation against the teacher's accuracy."""
     figure, (axes,) = new_figure(6, 4)
     for i, hard in enumerate((False, True)):
-        points = _gains(found, Vanilla(hard=hard), SLaM(hard=hard))
+        points = _gains(found, hard)
         if len(points) > 1 and points[-1][0] - points[0][0] >= _TEACHERS_DIFFER:
             teacher, leads = zip(*points, strict=True)
             label = "hard labels" if hard else "soft labels"
@@ -294,19 +290,15 @@ def draw_gain(title: str, found: Sequence[Line]) -> Figure | None:
     return figure
 
 
-def _gains(found: Sequence[Line], vanilla: Method, slam: Method) -> list[tuple[float, TrialMean]]:
+def _gains(found: Sequence[Line], hard: bool) -> list[tuple[float, TrialMean]]:
     """(teacher's accuracy, lead) per size of A that has a trial of both."""
-
-    def by_size(method: Method) -> dict[int, Line]:
-        return {x.labeled: x for x in found if named_method(x.method) == method}
-
-    below, above = by_size(vanilla), by_size(slam)
+    slam = {x.labeled: x for x in _of(found, SLaM(hard=hard))}
     points = [
-        (line.teacher_accuracy, gain)
-        for size, line in below.items()
-        if size in above
-        and line.teacher_accuracy is not None
-        and (gain := lead(above[size], line)) is not None
+        (x.teacher_accuracy, gain)
+        for x in _of(found, Vanilla(hard=hard))
+        if x.labeled in slam
+        and x.teacher_accuracy is not None
+        and (gain := lead(slam[x.labeled], x)) is not None
     ]
     return sorted(points, key=lambda point: point[0])
 
@@ -325,22 +317,17 @@ def line_look(i: int) -> dict[str, Any]:
 
 def _in_overview(found: Sequence[Line]) -> list[Line]:
     """Grids of fidelity and temperature have figures of their own."""
-    grids = Fidelity | Temperature
     finished = [x for x in found if x.accuracy["last"] is not None]
-    return [x for x in finished if not isinstance(named_method(x.method), grids)]
+    return [x for x in finished if not isinstance(x.parsed, Fidelity | Temperature)]
+
+
+def _of(found: Sequence[Line], method: Method) -> list[Line]:
+    return [x for x in found if x.parsed == method]
 
 
 def _short_name(line: Line) -> str:
     """Without the repetition of gold, which all lines of a figure share and its title tells."""
     return line.name.removesuffix(f", gold ×{line.gold_repeat}")
-
-
-def _field(line: Line, name: str) -> float:
-    return float(getattr(named_method(line.method), name))
-
-
-def _inner(line: Line) -> object:
-    return getattr(named_method(line.method), "inner", None)
 
 
 def _mean(line: Line, accuracy: str) -> float:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -25,7 +26,6 @@ from noisyteacher.bench.result_lines import (
 )
 from noisyteacher.io.user_tables import no_formulas
 from noisyteacher.methods import Vanilla
-from noisyteacher.runs import named_method
 
 _BELOW = "†"
 _BELOW_NOTE = "† below a student of gold labels only."
@@ -136,62 +136,52 @@ def by_kind(found: Sequence[Line]) -> Iterator[tuple[str | None, list[Line]]]:
         yield kind, [line for line in found if kind in line.kinds]
 
 
-@dataclass(frozen=True)
-class _Series:
-    """One row of such a table: a method over the sizes of A."""
-
-    name: str
-    measured: dict[int, str]
-    paper: dict[int, TrialMean]
-    passes: str = ""
-    epochs: str = ""
-
-
 def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: str) -> PaperTable:
     """Methods × sizes of A, one of the three accuracies, each beside the paper's figure."""
     sizes = sorted({line.labeled for line in found})
-    series = _measured_series(found, kind, accuracy)
     quoted = {}
     if kind is not None and has_paper_models(recipe, found[0].dataset):
         quoted = _paper_series(found[0].dataset, kind, sizes)
-    quotes = any(one.paper for one in series)
     teachers = {n: _joined(teacher_accuracies(x for x in found if x.labeled == n)) for n in sizes}
-    series.insert(0, _Series("the teacher", teachers, quoted.pop(PAPER_TEACHER, {})))
-    have = {paper_name(named_method(line.method)) for line in found if kind in line.kinds}
-    unmeasured = {name: paper for name, paper in quoted.items() if name not in have}
-    series += [_Series(f"{name} (not run)", {}, paper) for name, paper in unmeasured.items()]
-    rows = []
-    for one in series:
-        row = [one.name, one.passes, one.epochs]
-        for size in sizes:
-            row += [one.measured.get(size, ""), blank_or(one.paper.get(size))]
-        rows.append(tuple(row))
+    have = {paper_name(line.parsed) for line in found if kind in line.kinds}
+    # What begins a row; then, by size, what was measured and what the paper prints.
+    series = [
+        (("the teacher", "", ""), teachers, quoted.pop(PAPER_TEACHER, {})),
+        *_measured_series(found, kind, accuracy),
+        *(
+            ((f"{name} (not run)", "", ""), {}, paper)
+            for name, paper in quoted.items()
+            if name not in have
+        ),
+    ]
+    rows = [
+        (*start, *(text for n in sizes for text in (here.get(n, ""), blank_or(paper.get(n)))))
+        for start, here, paper in series
+    ]
     header = ["method", "passes", "epochs"]
     header += [part for size in sizes for part in (f"{size} labels", "paper")]
     notes = ["Test accuracy in percent, mean ± standard deviation (n trials)."]
-    notes += ["The paper prints the best test epoch."] if quotes or unmeasured else []
+    if any(paper for _, _, paper in series[1:]):
+        notes.append("The paper prints the best test epoch.")
     notes += [_BELOW_NOTE] if any(_BELOW in cell for row in rows for cell in row) else []
     title = f"{recipe}, {_KINDS[kind]}: {ACCURACIES[accuracy]}"
     return PaperTable(title, tuple(header), tuple(rows), (" ".join(notes),)).without_blank("paper")
 
 
-def _measured_series(found: Sequence[Line], kind: str | None, accuracy: str) -> list[_Series]:
-    groups: dict[tuple[str, str], dict[int, Line]] = {}
+_Series: TypeAlias = tuple[tuple[str, str, str], dict[int, str], dict[int, TrialMean]]
+
+
+def _measured_series(found: Sequence[Line], kind: str | None, accuracy: str) -> Iterator[_Series]:
+    groups: dict[tuple[str, str, str], dict[int, Line]] = {}
     for line in found:
-        groups.setdefault((line.name, line.length), {})[line.labeled] = line
+        groups.setdefault((line.name, blank_or(line.passes), line.length), {})[line.labeled] = line
     shown = [line for group in groups.values() for line in group.values()]
-    sizes = {line.labeled for line in shown}
-    best = {size: _best([x for x in shown if x.labeled == size], accuracy) for size in sizes}
-    series = []
-    for (name, length), group in groups.items():
+    for start, group in groups.items():
         texts = {}
         for size, line in group.items():
-            text = _measured_text(line, accuracy, found)
-            texts[size] = Bold(text) if line is best[size] else text
-        paper = {size: printed for size, x in group.items() if (printed := x.paper_in(kind))}
-        passes = blank_or(next(iter(group.values())).passes)
-        series.append(_Series(name, texts, paper, passes, length))
-    return series
+            best = _best([x for x in shown if x.labeled == size], accuracy)
+            texts[size] = _bold_if(line is best, _measured_text(line, accuracy, found))
+        yield start, texts, {n: paper for n, x in group.items() if (paper := x.paper_in(kind))}
 
 
 def _paper_series(dataset: str, kind: str, sizes: Sequence[int]) -> dict[str, dict[int, TrialMean]]:
@@ -201,6 +191,10 @@ def _paper_series(dataset: str, kind: str, sizes: Sequence[int]) -> dict[str, di
         if (of, kind_of) == (dataset, kind) and size in sizes:
             found.setdefault(name, {})[size] = figure
     return found
+
+
+def _bold_if(best: bool, text: str) -> str:
+    return Bold(text) if best else text
 
 
 def _joined(accuracies: Sequence[float]) -> str:
@@ -220,7 +214,7 @@ def detail_table(recipe: str, found: Sequence[Line]) -> PaperTable:
         for name in ACCURACIES:
             text = blank_or(line.accuracy[name])
             text += _BELOW if text and _is_below_gold(line, name, found) else ""
-            row += [Bold(text) if line is best[name] else text]
+            row.append(_bold_if(line is best[name], text))
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
         row += [macro, _over_vanilla(line, found), blank_or(line.paper)]
         rows.append(tuple(row))
@@ -240,7 +234,7 @@ def _over_vanilla(line: Line, found: Sequence[Line]) -> str:
     vanilla = Vanilla(hard=line.distillation == "hard")
     alike = (line.recipe, line.epochs, line.gold_repeat)
     for other in found:
-        if named_method(other.method) != vanilla or other.generation > 1 or other is line:
+        if other.parsed != vanilla or other.generation > 1 or other is line:
             continue
         if (other.recipe, other.epochs, other.gold_repeat) == alike and (
             ahead := lead(line, other)

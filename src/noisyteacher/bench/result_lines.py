@@ -160,20 +160,24 @@ class Line:
         return self.recipe.partition(ARM_MARK)[0]
 
     @property
+    def parsed(self) -> Method | str:
+        """The method itself; its name where this version does not know it."""
+        return named_method(self.method)
+
+    @property
     def passes(self) -> int | None:
         """How often a student sees each example of a step: two views cost two passes."""
-        method = named_method(self.method)
-        return len(method.views) if isinstance(method, Method) else None
+        return len(self.parsed.views) if isinstance(self.parsed, Method) else None
 
     @property
     def is_gold_only(self) -> bool:
         """Whether it is a floor that no teacher helped."""
-        return self.method == LOGISTIC or named_method(self.method) == GoldOnly()
+        return self.method == LOGISTIC or self.parsed == GoldOnly()
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of distillation it is compared in; those with one form only, in both."""
-        if self.distillation is None or isinstance(named_method(self.method), UPS | FixMatch):
+        if self.distillation is None or isinstance(self.parsed, UPS | FixMatch):
             return ("soft", "hard")
         return (self.distillation,)
 
@@ -184,7 +188,7 @@ class Line:
 
     def paper_in(self, kind: str | None) -> TrialMean | None:
         """The same, in the paper's table of "soft" or "hard" distillation."""
-        name = paper_name(named_method(self.method))
+        name = paper_name(self.parsed)
         if kind is None or self.distillation is None or self.generation > 1 or name is None:
             return None
         if not has_paper_models(self.recipe, self.dataset):
@@ -236,7 +240,7 @@ def in_reading_order(found: Iterable[Line]) -> list[Line]:
     """By length: no teacher, the paper's methods, their rivals, two views, later generations."""
 
     def place(line: Line) -> tuple[int, int, bool, int, int]:
-        kind = type(named_method(line.method))
+        kind = type(line.parsed)
         index = _PAPER_ORDER.index(kind) if kind in _PAPER_ORDER else len(_PAPER_ORDER)
         taught = line.distillation is not None
         return line.epochs, line.generation, taught, line.passes or 0, index
