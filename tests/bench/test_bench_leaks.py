@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench_rows import row
 
 from noisyteacher.bench import Recipe, Row, logistic, protocol, teacher
 from noisyteacher.bench.bench_run import RunOptions, open_run
@@ -18,6 +17,7 @@ from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import Fidelity, GoldOnly, SLaM
+from results_rows import row
 
 
 def small(**changes: Any) -> Recipe:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench_rows import row
 from PIL import Image
 
 from noisyteacher.bench import Row
@@ -34,6 +33,7 @@ from noisyteacher.bench.result_lines import (
 )
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import parse
+from results_rows import row
 
 
 def body(table: PaperTable) -> dict[str, list[str]]:

@@ -29,7 +29,8 @@ from noisyteacher.methods import (
     TruncatedGCE,
     Vanilla,
 )
-from noisyteacher.runs import Row, RunFolder
+from noisyteacher.runs import RunFolder
+from results_rows import row
 
 
 def small(*methods: object) -> Recipe:
@@ -42,18 +43,7 @@ def given(recipe: Recipe, folder: Path, scores: dict[str, float]) -> None:
         best = scores[repr(student.method)]
         curve = [{"epoch": 1, "loss": 1.0, "selection": best, "test": 100 - best}]
         curve.append({"epoch": 2, "loss": 1.0, "selection": best - 5, "test": 0.0})
-        made = Row(
-            **student.row_start,
-            accuracy={"last": 0.0, "selected": 0.0, "best_test": 0.0},
-            macro_f1=None,
-            teacher_accuracy=None,
-            curve=curve,
-            seconds=0.0,
-            images_per_second=0.0,
-            seeds={},
-            hardware="",
-        )
-        RunFolder(folder).append(made)
+        RunFolder(folder).append(row(**student.row_start, curve=curve))
 
 
 def test_at_most_four_settings_the_methods_own_among_them() -> None:
@@ -129,18 +119,5 @@ def test_the_grid_is_trained_once_in_the_runs_own_folder(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("points", [[], [None, None]])
 def test_without_s_there_is_no_best_accuracy_on_it(points: list[None]) -> None:
-    recipe = small(GoldOnly())
     curve = [{"epoch": 1, "loss": 1.0, "selection": p, "test": 5.0} for p in points]
-    start = next(planned_students(recipe)).row_start
-    row = Row(
-        **start,
-        accuracy={},
-        macro_f1=None,
-        teacher_accuracy=None,
-        curve=curve,
-        seconds=0.0,
-        images_per_second=0.0,
-        seeds={},
-        hardware="",
-    )
-    assert row.best_on_selection is None
+    assert row(curve=curve).best_on_selection is None

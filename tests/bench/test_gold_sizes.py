@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
+import results_rows
 from noisyteacher.bench.gold_sizes import (
+    ALONE,
     BLEND,
     SHOWN,
     draw_gold_sizes,
@@ -24,25 +27,11 @@ from noisyteacher.runs import Row
 
 
 def row(method: str, labeled: int, trial: int, last: float, teacher: float = 88.0) -> Row:
-    return Row(
-        recipe="gold rows",
-        dataset="digits",
-        distillation=None if method in ("GoldOnly()", "SelfTraining()") else "soft",
-        labeled=labeled,
-        method=method,
-        gold_repeat=1,
-        generation=1,
-        trial=trial,
-        epochs=0,
-        accuracy={"last": last, "selected": None, "best_test": None},
-        macro_f1=None,
-        teacher_accuracy=teacher + trial,
-        curve=[],
-        seconds=0.0,
-        images_per_second=0.0,
-        seeds={},
-        hardware="none",
-    )
+    accuracy = {"last": last, "selected": None, "best_test": None}
+    where = {"recipe": "gold rows", "dataset": "digits", "labeled": labeled, "trial": trial}
+    kind = None if method in ALONE else "soft"
+    known = {"teacher_accuracy": teacher + trial, "distillation": kind}
+    return replace(results_rows.row(method, **where, **known, epochs=0), accuracy=accuracy)
 
 
 def rows(by_size: dict[int, dict[str, float]]) -> list[Row]:

@@ -6,13 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bench_rows import row
 
 from noisyteacher.bench import append_row, merge, read_rows
 from noisyteacher.bench.publish import read_files
 from noisyteacher.core import machine
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.machine import commit, source_is_committed
+from results_rows import row
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:

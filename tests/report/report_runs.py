@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from scipy.special import softmax
 
+import results_rows
 from noisyteacher.auditing import audit
 from noisyteacher.bench import Row
 from noisyteacher.labels import TeacherLabels
@@ -23,35 +24,27 @@ from noisyteacher.runs.comparison import (
 
 EVIL = "<script>window.hacked=1</script>"
 CLASSES = (EVIL, "</script><b>bold", 'cat & dog\'s "tail"', "plain")
-METHODS = {"GoldOnly()": None, "Vanilla()": "soft", "SLaM()": "soft"}
+METHODS = ("GoldOnly()", "Vanilla()", "SLaM()")
 
 
 def row(method: str, trial: int = 0, labeled: int = 30, **changes: Any) -> Row:
     """A finished student of three epochs."""
-    last = 60.0 + 5 * list(METHODS).index(method) + trial + labeled / 100
+    last = 60.0 + 5 * METHODS.index(method) + trial + labeled / 100
+    curve = [
+        {"epoch": e, "loss": 2.0 / e, "selection": last - 4 + e, "test": last - 3 + e}
+        for e in (1, 2, 3)
+    ]
     values: dict[str, Any] = {
         "recipe": "small",
         "dataset": "made up",
-        "distillation": METHODS[method],
         "labeled": labeled,
-        "method": method,
-        "gold_repeat": 1,
-        "generation": 1,
         "trial": trial,
         "epochs": 3,
-        "accuracy": {"last": last, "selected": last - 1, "best_test": last + 1},
-        "macro_f1": last,
         "teacher_accuracy": 55.0,
-        "curve": [
-            {"epoch": e, "loss": 2.0 / e, "selection": last - 4 + e, "test": last - 3 + e}
-            for e in (1, 2, 3)
-        ],
-        "seconds": 1.0,
-        "images_per_second": 100.0,
-        "seeds": {"recipe": 0, "trial": trial, "student": 1},
-        "hardware": "none",
+        "curve": curve,
     }
-    return Row(**values | changes)
+    accuracy = {"last": last, "selected": last - 1, "best_test": last + 1}
+    return replace(results_rows.row(method, **values), **{"accuracy": accuracy} | changes)
 
 
 def teacher(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
