@@ -27,6 +27,10 @@ NAIVE_BAYES_ROWS = 100
 SCALE = 20.0  # similarities of sentence encoders differ little; the usual factor of their training
 IMDB_ROWS = 9_000
 
+REVIEWS = (  # negative and positive
+    ("a terrible movie", "I hated this film", "a boring waste of time"),
+    ("a wonderful movie", "I loved this film", "a gripping masterpiece"),
+)
 # For each class, sentences that the zero-shot teacher compares a text with.
 SENTENCES: dict[str, dict[str, tuple[str, ...]]] = {
     "trec": {
@@ -47,14 +51,8 @@ SENTENCES: dict[str, dict[str, tuple[str, ...]]] = {
         "irony": ("Great, just what I needed, as if", "an ironic, sarcastic remark"),
         "non_irony": ("a sincere, literal statement", "I really mean what I say"),
     },
-    "sst2": {
-        "negative": ("a terrible movie", "I hated this film", "a boring waste of time"),
-        "positive": ("a wonderful movie", "I loved this film", "a gripping masterpiece"),
-    },
-    "imdb": {
-        "0": ("a terrible movie", "I hated this film", "a boring waste of time"),
-        "1": ("a wonderful movie", "I loved this film", "a gripping masterpiece"),
-    },
+    "sst2": dict(zip(("negative", "positive"), REVIEWS, strict=True)),
+    "imdb": dict(zip("01", REVIEWS, strict=True)),
 }
 KEYWORDS: dict[str, dict[str, str]] = {
     "trec": {

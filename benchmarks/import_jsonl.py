@@ -21,6 +21,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -94,7 +95,7 @@ def answer(rng: random.Random, words: list[str], positions: int) -> str:
     return json.dumps(line) + "\n"
 
 
-def anthropic(rng: random.Random) -> str:
+def anthropic(rng: random.Random, _: list[str]) -> str:
     """A line of a message batch with a place for the id."""
     message = {
         "id": f"msg_{rng.getrandbits(96):024x}",
@@ -110,12 +111,12 @@ def anthropic(rng: random.Random) -> str:
     return json.dumps(line) + "\n"
 
 
-def plain(rng: random.Random) -> str:
+def plain(rng: random.Random, _: list[str]) -> str:
     """An id and a label."""
     return json.dumps({"id": "ID", "label": rng.choice(CLASSES).capitalize()}) + "\n"
 
 
-def probabilities(rng: random.Random) -> str:
+def probabilities(rng: random.Random, _: list[str]) -> str:
     """An id and the probability of each class."""
     drawn = [rng.expovariate(1) for _ in CLASSES]
     shares = {name: round(x / sum(drawn), 4) for name, x in zip(CLASSES, drawn, strict=True)}
@@ -125,29 +126,23 @@ def probabilities(rng: random.Random) -> str:
 def write_lines(path: Path, lines: int, shape: str, seed: int = 0) -> None:
     rng = random.Random(seed)
     words = vocabulary(rng)
-    make: dict[str, Callable[[], str]] = {
-        "chat, logprobs": lambda: answer(rng, words, 1),
-        "chat, logprobs of 5 tokens": lambda: answer(rng, words, 5),
-        "batch": lambda: answer(rng, words, 0),
-        "Anthropic batch": lambda: anthropic(rng),
-        "id and label": lambda: plain(rng),
-        "id and probabilities": lambda: probabilities(rng),
-    }
-    pieces = [make[shape]().split('"ID"') for _ in range(min(lines, DISTINCT))]
+    make, _ = SHAPES[shape]
+    pieces = [make(rng, words).split('"ID"') for _ in range(min(lines, DISTINCT))]
     with path.open("w") as file:
         for number in range(lines):
             before, after = pieces[number % len(pieces)]
             file.write(f'{before}"request-{number}"{after}')
 
 
-SHAPES = {
-    "chat, logprobs": 0.2,
-    "chat, logprobs of 5 tokens": 0.1,
-    "batch": 1.0,
-    "Anthropic batch": 1.0,
-    "id and label": 1.0,
-    "id and probabilities": 1.0,
-}  # and the share of the lines that each gets
+# What makes a line, and the share of the lines that each shape gets.
+SHAPES: dict[str, tuple[Callable[[random.Random, list[str]], str], float]] = {
+    "chat, logprobs": (partial(answer, positions=1), 0.2),
+    "chat, logprobs of 5 tokens": (partial(answer, positions=5), 0.1),
+    "batch": (partial(answer, positions=0), 1.0),
+    "Anthropic batch": (anthropic, 1.0),
+    "id and label": (plain, 1.0),
+    "id and probabilities": (probabilities, 1.0),
+}
 
 
 def only_parse(path: Path, parse: Callable[[bytes], object]) -> int:
@@ -209,7 +204,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "answers.jsonl"
         for shape in args.shapes:
-            write_lines(path, round(args.lines * SHAPES[shape]), shape)
+            write_lines(path, round(args.lines * SHAPES[shape][1]), shape)
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 of_shape = pool.apply(measured, (path, Path(name), args.repeats))
             rows += [told({"shape": shape, **row}) for row in of_shape]

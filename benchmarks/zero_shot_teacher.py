@@ -19,12 +19,11 @@ import torch
 from scipy.special import softmax
 from transformers import AutoModel, AutoTokenizer
 
-from decision_cells import SCALE, bundled_encoder
+from decision_cells import REVIEWS, SCALE, bundled_encoder
 from noisyteacher.data import load_dataset
 from noisyteacher.labels import TeacherLabels
 
-NEGATIVE = "a terrible movie;I hated this film;a boring waste of time"
-POSITIVE = "a wonderful movie;I loved this film;a gripping masterpiece"
+NEGATIVE, POSITIVE = map(";".join, REVIEWS)
 
 
 class SentenceEncoder:

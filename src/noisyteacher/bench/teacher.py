@@ -171,8 +171,7 @@ def _stored_labels(
 def _accuracy_of_labels(run: BenchRun, labels: TeacherLabels, parts: Split) -> float:
     """In percent: on the test part where the store has it, else on the training part without A."""
     dataset = run.dataset
-    known = set(np.asarray(labels.ids).tolist())
-    if len(dataset.test_ids) and known.issuperset(dataset.test_ids.tolist()):
+    if len(dataset.test_ids) and labels.has(dataset.test_ids).all():
         ids, y = dataset.test_ids, dataset.test_y
     else:
         rest = np.setdiff1d(np.flatnonzero(dataset.y >= 0), [*parts.gold, *parts.outside])

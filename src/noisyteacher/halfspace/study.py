@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -136,20 +137,13 @@ class Study:
             "gap": [replace(base, noise=noise) for noise in self.noises],
         }
 
-    def sample_cells(self) -> list[Cell]:
-        """All cells of all sweeps, each once."""
-        cells = [c for shape in self.shapes for sweep in self.sweeps(shape).values() for c in sweep]
-        return list(dict.fromkeys(cells))
-
-    def guarantee_cells(self) -> list[Cell]:
-        """The grid on which the theorem is tried."""
-        return [
-            Cell(shape, margin, epsilon, noise)
-            for shape in self.guarantee_shapes
-            for margin in self.guarantee_margins
-            for epsilon in self.guarantee_epsilons
-            for noise in self.guarantee_noises
-        ]
+    def jobs(self) -> list[tuple[str, Cell]]:
+        """All cells of all sweeps, each once, and the grid on which the theorem is tried."""
+        swept = [c for shape in self.shapes for sweep in self.sweeps(shape).values() for c in sweep]
+        axes = (self.guarantee_shapes, self.guarantee_margins)
+        grid = product(*axes, self.guarantee_epsilons, self.guarantee_noises)
+        samples = [("samples", cell) for cell in dict.fromkeys(swept)]
+        return samples + [("guarantee", Cell(*values)) for values in grid]
 
 
 def smoke_study() -> Study:
@@ -265,8 +259,7 @@ def run_study(
     run = RunFolder(folder)
     with run.lock():
         run.claim(asdict(study))
-        jobs = missing_cells(study, folder)
-        total = len(study.sample_cells()) + len(study.guarantee_cells())
+        jobs, total = missing_cells(study, folder), len(study.jobs())
         for done, (kind, cell) in enumerate(jobs, total - len(jobs) + 1):
             if time.monotonic() > until:
                 return
@@ -278,10 +271,8 @@ def run_study(
 
 def missing_cells(study: Study, folder: Path) -> list[tuple[str, Cell]]:
     """What is still to be run, as (kind, cell)."""
-    jobs = [("samples", cell) for cell in study.sample_cells()]
-    jobs += [("guarantee", cell) for cell in study.guarantee_cells()]
     finished = [(row["kind"], Cell.of(row)) for row in load_rows(folder)]
-    return [job for job in jobs if job not in finished]
+    return [job for job in study.jobs() if job not in finished]
 
 
 def describe(cell: Cell) -> str:

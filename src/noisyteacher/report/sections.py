@@ -231,10 +231,7 @@ def _classes(heading: str, audit: dict[str, Any], folded: bool) -> Section:
             c["name"],
             str(c["gold_rows"]),
             str(c["predicted_rows"]),
-            _percent(c["precision"]),
-            _percent(c["recall"]),
-            _percent(c["gold_share"]),
-            _percent(c["pool_share"]),
+            *(_percent(c[key]) for key in ("precision", "recall", "gold_share", "pool_share")),
             c["confused_with"] or "",
         )
         for c in worst[:_MOST_CLASS_ROWS]
