@@ -279,6 +279,16 @@ def test_a_model_that_is_no_text_has_no_name(tmp_path: Path, shape: str, model: 
     assert labels.teacher is None
 
 
+@pytest.mark.parametrize("refusal", [True, 7, ["no"], {"reason": "no"}])
+def test_a_refusal_that_is_no_text_is_listed(tmp_path: Path, refusal: Any) -> None:
+    rejected = tmp_path / "store.rejected.jsonl"
+    refused = chat_body([]) | {"id": "refused"}
+    refused["choices"][0]["message"]["refusal"] = refusal
+    path = written(tmp_path, json.dumps(refused), plain_line("a", 0.5, 0.5))
+    assert read(path, rejected=rejected).rejected == {"refused": 1}
+    assert json.loads(listed(rejected)[0]["answer"]) == refusal
+
+
 def test_an_import_without_rejections_removes_the_old_list(tmp_path: Path) -> None:
     rejected = tmp_path / "store.rejected.jsonl"
     rejected.write_text("{}\n")

@@ -195,12 +195,10 @@ def _read_choices(name: Any, body: dict[str, Any]) -> Response:
     return _response(name, body.get("model"), samples, refusal)
 
 
-def _response(
-    name: Any, model: Any, samples: Sequence[Sample], refusal: str | None = None
-) -> Response:
+def _response(name: Any, model: Any, samples: Sequence[Sample], refusal: Any = None) -> Response:
     if samples or refusal is None:
         return Response(name, model, samples or (Sample(""),))
-    return Response(name, model, (), REFUSED, refusal)
+    return Response(name, model, (), REFUSED, _as_text(refusal))
 
 
 def _choice_positions(choice: dict[str, Any]) -> Positions | None:
@@ -245,7 +243,7 @@ def _read_openai_items(name: Any, body: dict[str, Any]) -> Response:
     if body.get("status") in ("failed", "cancelled"):
         return Response(name, body.get("model"), (), ERROR, _error_text(body, None, body["status"]))
     if refusal is not None or why == "content_filter":
-        return Response(name, body.get("model"), (), REFUSED, refusal or "content filter")
+        return _response(name, body.get("model"), (), refusal or "content filter")
     sample = Sample("".join(texts), chat_positions(content), why is not None)
     return _response(name, body.get("model"), [sample])
 
@@ -255,7 +253,7 @@ def _read_anthropic(name: Any, body: dict[str, Any]) -> Response:
     blocks, why = body["content"], body.get("stop_reason")
     text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text")
     if why == "refusal":
-        return Response(name, body.get("model"), (), REFUSED, text or "refusal")
+        return _response(name, body.get("model"), (), text or "refusal")
     called = [block.get("input") for block in blocks if block.get("type") == "tool_use"]
     if called:
         text = orjson.dumps(called[-1]).decode()
