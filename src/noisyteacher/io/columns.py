@@ -115,9 +115,7 @@ def _warn_of_answers(features: Sequence[str], label: str | None, where: str) -> 
 def _index_columns(table: Any, columns: Sequence[str]) -> list[str]:
     """The columns in which pandas wrote its index: in files sorted by class they tell the class."""
     stored = (table.schema.metadata or {}).get(b"pandas", b"{}")
-    named = [
-        name for name in orjson.loads(stored).get("index_columns", []) if isinstance(name, str)
-    ]
+    named = orjson.loads(stored).get("index_columns", [])  # an index of numbers is an object
     return [n for n in columns if n in named or _NAMELESS_INDEX.fullmatch(n)]
 
 
@@ -139,8 +137,7 @@ def _counts_rows(values: Any) -> bool:
 
 def is_list(kind: Any) -> bool:
     """Whether an Arrow type is one of lists, of whatever kind."""
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(is_one(kind) for is_one in kinds)
+    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def is_text_type(kind: Any) -> bool:

@@ -69,21 +69,17 @@ class FileOptions:
 
     def names(self, what: str) -> tuple[str, ...]:
         """The names that the column of ids, texts or labels may have."""
-        return candidates(self._given(what), _USUAL[what])
+        return candidates(getattr(self, f"{what}_column"), _USUAL[what])
 
     def column(self, what: str, columns: Sequence[str], where: str) -> str:
         """The column of ids, texts or labels, which must be there."""
-        return find_column(what, self._given(what), _USUAL[what], columns, where)
+        return find_column(what, getattr(self, f"{what}_column"), _USUAL[what], columns, where)
 
     def optional_column(self, what: str, columns: Sequence[str], where: str) -> str | None:
         """The same, or None where the user names no column and there is none of the usual ones."""
-        if self._given(what) is None and first_present(_USUAL[what], columns) is None:
-            return None
-        return self.column(what, columns, where)
-
-    def _given(self, what: str) -> str | None:
-        given: str | None = getattr(self, f"{what}_column")
-        return given
+        given = getattr(self, f"{what}_column") is not None
+        found = given or first_present(_USUAL[what], columns) is not None
+        return self.column(what, columns, where) if found else None
 
 
 def candidates(given: str | None, usual: Sequence[str]) -> tuple[str, ...]:
