@@ -20,6 +20,7 @@ from noisyteacher.labels.importers import (
     parse_classes,
     with_synonyms,
 )
+from noisyteacher.labels.importers.llm_rows import RejectedList
 from noisyteacher.labels.importers.one_label import is_json_table, spread
 
 SURE = "id,text,label,confidence\na,x,cat,0.9\nb,y,dog,0.6\nc,z,bird,0.8\n"
@@ -218,6 +219,15 @@ def test_decimals_in_a_typed_table_are_no_labels(tmp_path: Path) -> None:
         import_table([tmp_path / "x.parquet"], label_column="y")
     with pytest.raises(InputError, match=r"fewer than two columns of prob.* \(--label-column\)"):
         import_table([tmp_path / "x.parquet"])
+
+
+def test_lists_are_no_labels_to_leave_out(tmp_path: Path) -> None:
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"id": ["a", "b"], "label": [["cat"], ["dog", "cat"]]}), path)
+    with RejectedList(None) as listed, pytest.raises(InputError, match="holds lists"):
+        import_table(
+            [path], label_column="label", classes=parse_classes("cat,dog"), off_list=listed
+        )
 
 
 def test_probabilities_beside_a_label_stay_what_they_are(tmp_path: Path) -> None:

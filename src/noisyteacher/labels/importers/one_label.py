@@ -205,13 +205,12 @@ def on_list_rows(
     If there is no class among the labels, they may be numbers or booleans that stand for the
     classes, and all rows stay.
     """
-    told, names, spellings = f"{where}: the column {column!r}", tuple(classes), Spellings(classes)
-    different = label_texts(table[column].unique(), told)
-    used = [text for text in different if text is not None and not is_unknown(text, names)]
+    texts = label_texts(table[column], f"{where}: the column {column!r}")
+    names, spellings = tuple(classes), Spellings(classes)
+    used = {text for text in texts if text is not None and not is_unknown(text, names)}
     strange = {text for text in used if text not in names and spellings.find(text) == NO_CLASS}
-    if not strange or len(strange) == len(used):
+    if not strange or strange == used:
         return np.arange(table.num_rows)
-    texts = label_texts(table[column], told)
     for row, (name, text) in enumerate(zip(ids.tolist(), texts, strict=True), 1):
         if text in strange:
             listed.add(name, Path(where), row, OFF_LIST, text or "")
