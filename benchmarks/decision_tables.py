@@ -46,8 +46,8 @@ SEPARATE = (
         "imdb",
         "imdb has movie reviews (`--only imdb --seeds 1 --out results/decisions/imdb`): 8 982 of "
         "them, of which the encoder reads the first 256 tokens. Models of words are more accurate "
-        "on whole reviews ([results](../RESULTS.md#a-zero-shot-teacher-of-imdb)); here, all students "
-        "have the encoder's features.",
+        "on whole reviews ([results](../RESULTS.md#a-zero-shot-teacher-of-imdb)); here, all "
+        "students have the encoder's features.",
     ),
 )
 INTRODUCTION = """# Which student `distill` returns, and what it says about it
