@@ -24,8 +24,8 @@ from sklearn.metrics import (
 )
 
 import noisyteacher
-from noisyteacher.auditing import Bootstrap, audit
-from noisyteacher.auditing.bootstrap import interval, pivot_interval, share_interval
+from noisyteacher.auditing import Bootstrap, Interval, audit
+from noisyteacher.auditing.bootstrap import interval, pivot_interval
 from noisyteacher.auditing.curves import StepFits, compare_curves, margin_auc, monotone_band
 from noisyteacher.auditing.drift import compare, importance_weights
 from noisyteacher.auditing.quality import measure_quality, read_val
@@ -132,14 +132,14 @@ def test_bootstrap_means_are_means_of_resampled_copies():
 def test_intervals_have_the_width_that_theory_says():
     right = (np.arange(400) < 280).astype(np.float64)
     drawn = Bootstrap(400, 2_000).means(right[:, None])[:, 0]
-    for found in (interval(0.7, drawn), share_interval(0.7, 400)):
+    for found in (interval(0.7, drawn), Interval.wilson(0.7, 400)):
         assert found.width == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 400), rel=0.1)
 
 
 @pytest.mark.parametrize("right", [0, 9, 30])
 def test_the_interval_of_a_share_is_wilsons(right: int) -> None:
     found, theirs = (
-        share_interval(right / 30, 30),
+        Interval.wilson(right / 30, 30),
         binomtest(right, 30).proportion_ci(method="wilson"),
     )
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-6)

@@ -18,7 +18,7 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from noisyteacher.choose.choice import Choice, ComparisonLine
-from noisyteacher.choose.decision import Estimate, Evidence, macro_f1
+from noisyteacher.choose.decision import Evidence, Interval, macro_f1
 from noisyteacher.choose.evidence import (
     ENCODED,
     WORDS,
@@ -476,7 +476,7 @@ def test_the_interval_of_a_difference_is_scaled_to_all_rows() -> None:
     assert found.high - found.value == pytest.approx(half, rel=0.01)
     assert found.value - found.low == pytest.approx(half, rel=0.01)
     same = evidence.difference(np.full(1000, 0.8), np.full(1000, 0.8))
-    assert same == Estimate(0, -3 / 40, 3 / 40)  # the rule of three
+    assert same == Interval(0, -3 / 40, 3 / 40)  # the rule of three
     assert "40 gold rows are too few to tell" in headline(same, 40)
 
 
@@ -488,25 +488,25 @@ def test_macro_f1_equals_scikit_learns() -> None:
 
 
 def test_wilsons_interval() -> None:
-    found = Estimate.wilson(0.9, 50)  # by hand: center 0.8715, half 0.0827
+    found = Interval.wilson(0.9, 50)  # by hand: center 0.8715, half 0.0827
     assert (found.low, found.high) == pytest.approx((0.7864, 0.9565), abs=2e-3)
-    assert Estimate.wilson(1.0, 20).high == pytest.approx(1.0)
+    assert Interval.wilson(1.0, 20).high == pytest.approx(1.0)
 
 
 # -- words ----------------------------------------------------------------------------------
 
 
 def told(
-    score: Estimate,
-    gain: Estimate,
-    teacher: Estimate | None = None,
+    score: Interval,
+    gain: Interval,
+    teacher: Interval | None = None,
     rows: int = 400,
     gold_weight: float = 0.5,
 ) -> str:
     """The verdict on a blend of two candidates, beside students without the teacher at 80%."""
-    gold = Estimate(0.80, 0.76, 0.84)
+    gold = Interval(0.80, 0.76, 0.84)
     lines = tuple(
-        ComparisonLine("", None, taught, score, weight, 0.5)
+        ComparisonLine("", None, taught, score, weight)
         for taught, weight in ((False, gold_weight), (True, 1 - gold_weight))
     )
     y = np.arange(rows) % 2
@@ -515,29 +515,29 @@ def told(
 
 
 def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
-    score, teacher = Estimate(0.84, 0.80, 0.87), Estimate(0.78, 0.73, 0.82)
-    assert told(score, Estimate(0.04, 0.01, 0.07), teacher) == (
+    score, teacher = Interval(0.84, 0.80, 0.87), Interval(0.78, 0.73, 0.82)
+    assert told(score, Interval(0.04, 0.01, 0.07), teacher) == (
         "The student's accuracy on held-out gold rows is 84.0% (80.0 to 87.0); without the "
         "teacher's labels it would be 80.0% (76.0 to 84.0), and the teacher's own is 78.0% (73.0 "
         "to 82.0). The teacher's labels were worth it: +4.0 points (1.0 to 7.0) over training "
         "without them. These figures hold for data that resembles your gold rows."
     )
-    wide = Estimate(0.84, 0.74, 0.90)
-    open_question = told(wide, Estimate(0.01, -0.01, 0.03), rows=40, gold_weight=0.95)
+    wide = Interval(0.84, 0.74, 0.90)
+    open_question = told(wide, Interval(0.01, -0.01, 0.03), rows=40, gold_weight=0.95)
     assert (
         "40 gold rows are too few to tell whether the teacher's labels helped: +1.0"
         in open_question
     )
     assert "Students trained without the teacher's labels have 95.0% of the weight" in open_question
     assert "With only 40 gold rows, the accuracy is known to within 8 points." in open_question
-    assert "did not help: -4.0 points" in told(score, Estimate(-0.04, -0.07, -0.01))
-    assert "were not worth it: +0.1 points" in told(score, Estimate(0.001, -0.02, 0.02))
-    assert "400 gold rows are too few to tell" in told(score, Estimate(0.001, -0.04, 0.04))
+    assert "did not help: -4.0 points" in told(score, Interval(-0.04, -0.07, -0.01))
+    assert "were not worth it: +0.1 points" in told(score, Interval(0.001, -0.02, 0.02))
+    assert "400 gold rows are too few to tell" in told(score, Interval(0.001, -0.04, 0.04))
 
 
 def test_the_verdict_points_out_a_teacher_that_is_always_right() -> None:
-    score, gain = Estimate(0.9, 0.85, 0.95), Estimate(0.1, 0.05, 0.15)
-    always, mostly = Estimate.wilson(1.0, 50), Estimate.wilson(0.98, 50)
+    score, gain = Interval(0.9, 0.85, 0.95), Interval(0.1, 0.05, 0.15)
+    always, mostly = Interval.wilson(1.0, 50), Interval.wilson(0.98, 50)
     suspicious = "The teacher is right on all of these rows. It was probably trained on them"
     assert suspicious in told(score, gain, always, rows=50)
     assert suspicious not in told(score, gain, always, rows=49)

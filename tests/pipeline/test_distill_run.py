@@ -14,7 +14,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from noisyteacher.choose.choice import FLOOR, Candidate
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
+from noisyteacher.core.files import slug
 from noisyteacher.data import HashedNgrams, Tfidf, Tokens
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
@@ -29,7 +31,7 @@ from noisyteacher.pipeline import (
     load_student,
     run_distill,
 )
-from noisyteacher.pipeline.candidates import FLOOR, Candidate, choose_candidates
+from noisyteacher.pipeline.candidates import choose_candidates
 from noisyteacher.pipeline.defaults import LEAST_STEPS, training_for
 from noisyteacher.pipeline.network_run import _NetworkFit, run_networks
 from noisyteacher.pipeline.preparation import Run
@@ -602,7 +604,7 @@ def test_the_anchor_is_among_the_candidates_and_depends_on_no_order() -> None:
 def test_every_candidate_has_a_checkpoint_of_its_own() -> None:
     alike = [Consistency(SLaM(threshold=0.95)), Consistency(SLaM(), threshold=0.95)]
     candidates = [*map(Candidate, alike), Candidate(alike[0], generation=2)]
-    assert len({candidate.file_name for candidate in candidates}) == 3
+    assert len({slug(candidate.name) for candidate in candidates}) == 3
 
 
 def test_a_store_that_lacks_what_a_method_needs_is_refused_before_training(tmp_path: Path) -> None:

@@ -8,32 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.decision import Interval
 from noisyteacher.noise.isotonic import Number
 
 LEVEL = 0.95
 _BLOCK_VALUES = 1 << 22
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number measured on V, with its 95% confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, found: Estimate) -> Interval:
-        return cls(float(found.value), float(found.low), float(found.high))
-
-    def __format__(self, spec: str) -> str:
-        return f"{self.value:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
-
-    @property
-    def width(self) -> float:
-        """The upper end minus the lower end."""
-        return self.high - self.low
 
 
 @dataclass(frozen=True)
@@ -71,11 +50,6 @@ def interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval
     """The percentile interval of a mean."""
     low, high = percentiles(draws[:, None])[:, 0].tolist()
     return Interval(float(value), low, high)
-
-
-def share_interval(value: Number, rows: int) -> Interval:
-    """Wilson's interval of a share, as in the verdict of a distillation."""
-    return Interval.of(Estimate.wilson(float(value), rows))
 
 
 def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval:

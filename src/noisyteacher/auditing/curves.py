@@ -11,14 +11,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import isotonic_regression
 from scipy.stats import beta, chi2, norm, rankdata
 
-from noisyteacher.auditing.bootstrap import (
-    LEVEL,
-    Bootstrap,
-    Interval,
-    interval,
-    share_interval,
-)
+from noisyteacher.auditing.bootstrap import LEVEL, Bootstrap, interval
 from noisyteacher.auditing.quality import RowSummary, ValReading
+from noisyteacher.choose.decision import Interval
 from noisyteacher.noise.isotonic import fit_step_isotonic, step_value
 from noisyteacher.noise.teacher_noise import MIN_CLASS_ROWS
 
@@ -227,7 +222,8 @@ def margin_auc(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -
     if not hits or not wrong:
         return None
     above = rankdata(margin)[right].sum() - hits * (hits + 1) / 2
-    return share_interval(above / (hits * wrong), max(1, round(3 * hits * wrong / (rows + 1))))
+    as_many = max(1, round(3 * hits * wrong / (rows + 1)))
+    return Interval.wilson(float(above / (hits * wrong)), as_many)
 
 
 def _grouped(margin: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> list[ValGroup]:

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import chi2_contingency, ks_2samp
 
-from noisyteacher.auditing.bootstrap import Bootstrap, Interval, interval
+from noisyteacher.auditing.bootstrap import Bootstrap, interval
 from noisyteacher.auditing.quality import RowSummary, ValReading
+from noisyteacher.choose.decision import Interval
 from noisyteacher.io.ids import are_among
 
 _GROUPS = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from noisyteacher.auditing.bootstrap import Interval
 from noisyteacher.auditing.drift import Drift, DriftTest
 from noisyteacher.auditing.measurements import Numbers
+from noisyteacher.choose.decision import Interval
 from noisyteacher.core.errors import first_few
 
 # A distance or effect below these changes little, however surely it is there.

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
-from noisyteacher.auditing.bootstrap import Interval
+from noisyteacher.choose.decision import Interval
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.folds import LEAST_ROWS, input_groups
 from noisyteacher.choose.linear_choice import choose_linear, default_methods, linear_candidates
@@ -151,9 +151,9 @@ def compare_with_gold(
         kind=_kind(given.val),
         rows=choice.rows,
         learned_from=int((truth >= 0).sum()),
-        gold_only=Interval.of(choice.gold_only),
-        student=Interval.of(choice.score) if taught else None,
-        gain=Interval.of(choice.gain) if taught else None,
+        gold_only=choice.gold_only,
+        student=choice.score if taught else None,
+        gain=choice.gain if taught else None,
         gold_weight=choice.gold_weight,
         verdict=verdict(choice, choice.said_of_pool, val.classes)
         if taught

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisyteacher.auditing.bootstrap import Bootstrap, Interval
+from noisyteacher.auditing.bootstrap import Bootstrap
 from noisyteacher.auditing.curves import (
     AlphaCurve,
     PerClass,
@@ -22,6 +22,7 @@ from noisyteacher.auditing.gold_comparison import (
     compare_with_gold,
 )
 from noisyteacher.auditing.quality import Quality, measure_quality, read_val, summarize_rows
+from noisyteacher.choose.decision import Interval
 from noisyteacher.core.errors import NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise, Trust

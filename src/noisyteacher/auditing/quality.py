@@ -8,13 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.stats import chi2
 
-from noisyteacher.auditing.bootstrap import (
-    Bootstrap,
-    Interval,
-    interval,
-    pivot_interval,
-    share_interval,
-)
+from noisyteacher.auditing.bootstrap import Bootstrap, interval, pivot_interval
+from noisyteacher.choose.decision import Interval
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise.calibration import fit_temperature, safe_log, tempered, tempered_slope
 from noisyteacher.noise.covariates import TeacherRows, covariates_by_size
@@ -132,7 +127,7 @@ def measure_quality(val: ValReading, bootstrap: Bootstrap) -> Quality:
     drawn = bootstrap.means(np.concatenate(columns, axis=1))
     stops = np.cumsum([part.shape[1] for part in columns])
     slopes, before, after = np.split(drawn, stops[:-1], axis=1)
-    top_k = {k: share_interval(float(hits[:, i].mean()), len(val)) for i, k in enumerate(sizes)}
+    top_k = {k: Interval.wilson(float(hits[:, i].mean()), len(val)) for i, k in enumerate(sizes)}
     return Quality(
         accuracy=top_k[1],
         top_k=top_k,

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from noisyteacher.choose.choice import Choice, Contender, compare_candidates
-from noisyteacher.choose.decision import Estimate, Evidence
+from noisyteacher.choose.choice import Candidate, Choice, compare_candidates
+from noisyteacher.choose.decision import Evidence, Interval
 from noisyteacher.choose.verdict import is_no_gain
 
 
@@ -98,7 +98,7 @@ class AnchoredEvidence(Evidence):
         return f1.sum(1) / classes[:, 0], moved / classes
 
 
-def choose_network(candidates: Sequence[Contender], evidence: AnchoredEvidence) -> Choice:
+def choose_network(candidates: Sequence[Candidate], evidence: AnchoredEvidence) -> Choice:
     """The anchored choice, or the best student of gold labels alone where the teacher's cost.
 
     Resamples in which the rule prefers gold labels alone say nothing about the teacher, so the
@@ -114,6 +114,6 @@ def choose_network(candidates: Sequence[Contender], evidence: AnchoredEvidence) 
     if choice.gold_weight == 0:
         value, half = choice.gain.value, gain.high - gain.value
         if value >= 0 or not is_no_gain(value, value + half):
-            return replace(choice, gain=Estimate(value, value - half, value + half))
+            return replace(choice, gain=Interval(value, value - half, value + half))
     found = compare_candidates(candidates, evidence, evidence.blend(alone))
     return replace(found, score=found.gold_only, gain=gain)

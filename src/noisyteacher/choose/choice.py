@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from noisyteacher.choose.decision import Estimate, Evidence, Part
-from noisyteacher.methods import Method
+from noisyteacher.choose.decision import Evidence, Interval, Part
+from noisyteacher.methods import SOFT_LABELS, Method
+
+FLOOR = "logistic regression"
 
 
-class Contender(Protocol):
-    """A trained candidate; ``method`` None is a plain logistic regression."""
+@dataclass(frozen=True)
+class Candidate:
+    """A student to train; ``method`` None is a plain logistic regression on gold labels."""
+
+    method: Method | None
+    generation: int = field(default=1, kw_only=True, repr=False)
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The method's name, in tables and in words."""
+        name = FLOOR if self.method is None else repr(self.method)
+        return name if self.generation == 1 else f"{name}, generation {self.generation}"
 
     @property
-    def method(self) -> Method | None: ...
-
-    @property
-    def uses_teacher(self) -> bool: ...
+    def uses_teacher(self) -> bool:
+        return self.method is not None and SOFT_LABELS in self.method.needs
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,8 @@ class ComparisonLine:
     name: str
     method: Method | None
     uses_teacher: bool
-    score: Estimate
+    score: Interval
     weight: float  # its share of the returned student: of a blend, or 1 for the one chosen
-    best_share: float  # share of resamples in which no other candidate was better
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +48,10 @@ class Choice:
 
     parts: tuple[Part, ...]
     lines: tuple[ComparisonLine, ...]
-    score: Estimate  # of the returned student
-    gold_only: Estimate  # of the same rule applied to students of gold labels alone
-    teacher: Estimate | None  # on the same rows
-    gain: Estimate  # of using the teacher over gold labels alone, paired
+    score: Interval  # of the returned student
+    gold_only: Interval  # of the same rule applied to students of gold labels alone
+    teacher: Interval | None  # on the same rows
+    gain: Interval  # of using the teacher over gold labels alone, paired
     y: np.ndarray  # (n,) true classes of the gold rows on which candidates are compared
     metric: str
     out_of_fold: np.ndarray  # (repeats × n, L) logits of the returned student
@@ -63,11 +68,9 @@ class Choice:
 
 
 def compare_candidates(
-    candidates: Sequence[Contender], evidence: Evidence, parts: Sequence[Part]
+    candidates: Sequence[Candidate], evidence: Evidence, parts: Sequence[Part]
 ) -> Choice:
     """Every candidate's score, and that of the rule, corrected for having been applied to them."""
-    alone = [evidence.held_out_scores([i]) for i in range(len(candidates))]
-    best = np.fmax.reduce(np.stack(alone))  # NaN where a resample leaves no row out
     weights = np.zeros(len(candidates))
     for part in parts:
         weights[part.candidate] += part.weight
@@ -76,11 +79,10 @@ def compare_candidates(
             candidate.name,
             candidate.method,
             candidate.uses_teacher,
-            evidence.estimate(scores),
-            float(weight),
-            float(np.mean(scores >= best)),
+            evidence.estimate(evidence.held_out_scores([i])),
+            float(weights[i]),
         )
-        for candidate, scores, weight in zip(candidates, alone, weights, strict=True)
+        for i, candidate in enumerate(candidates)
     )
     ours = evidence.held_out_scores()
     gold = evidence.held_out_scores([i for i, c in enumerate(candidates) if not c.uses_teacher])

@@ -58,15 +58,23 @@ def macro_f1(y: np.ndarray, said: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A share between 0 and 1 with its 95% interval."""
+class Interval:
+    """A number measured on gold rows, with its 95% confidence interval."""
 
     value: float
     low: float
     high: float
 
+    def __format__(self, spec: str) -> str:
+        return f"{self.value:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
+
+    @property
+    def width(self) -> float:
+        """The upper end minus the lower end."""
+        return self.high - self.low
+
     @classmethod
-    def wilson(cls, share: float, rows: int) -> Estimate:
+    def wilson(cls, share: float, rows: int) -> Interval:
         """Wilson's interval of a share that was measured on so many rows."""
         center = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
         half = _Z * np.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2))
@@ -188,13 +196,13 @@ class Evidence:
                 scores.append(self.score(self.truth[left], named[left]))
         return np.array(scores)
 
-    def teacher_estimate(self) -> Estimate | None:
+    def teacher_estimate(self) -> Interval | None:
         """The teacher's score on the rows that it labeled; nothing about it was tuned on them."""
         if self.teacher is None:
             return None
         known = np.isfinite(self.teacher).all(1)
         said = self.teacher[known].argmax(1)
-        return Estimate.wilson(self.score(self.y[known], said), int(known.sum()))
+        return Interval.wilson(self.score(self.y[known], said), int(known.sum()))
 
     def score(self, y: np.ndarray, said: np.ndarray) -> float:
         if len(y) == 0:
@@ -203,11 +211,11 @@ class Evidence:
             return macro_f1(y, said)
         return float(np.mean(y == said))
 
-    def estimate(self, scores: np.ndarray) -> Estimate:
+    def estimate(self, scores: np.ndarray) -> Interval:
         """The mean over resamples, with Wilson's interval at the number of gold rows."""
-        return Estimate.wilson(float(np.nanmean(scores)), len(self))
+        return Interval.wilson(float(np.nanmean(scores)), len(self))
 
-    def difference(self, scores: np.ndarray, others: np.ndarray) -> Estimate:
+    def difference(self, scores: np.ndarray, others: np.ndarray) -> Interval:
         """The mean paired difference over resamples, with a normal interval at n rows.
 
         A left-out part has about 0.37 n rows, so its spread is scaled to n. If no resample tells
@@ -216,6 +224,6 @@ class Evidence:
         gap = scores - others
         left_out = float(np.mean(self._resamples == 0))
         spread = float(np.nanstd(gap))
-        half = _Z * spread * np.sqrt(left_out) if spread else 3 / len(self)
+        half = float(_Z * spread * np.sqrt(left_out)) if spread else 3 / len(self)
         value = float(np.nanmean(gap))
-        return Estimate(value, value - half, value + half)
+        return Interval(value, value - half, value + half)

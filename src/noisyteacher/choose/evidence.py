@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import torch
 from scipy.sparse import issparse
 from scipy.special import softmax
 
+from noisyteacher.choose.choice import Candidate
+from noisyteacher.choose.decision import Part
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.threads import in_threads
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import (
-    SOFT_LABELS,
-    Columns,
-    Method,
-    Rows,
-    SelfTraining,
-    fit_and_prepare,
-)
+from noisyteacher.methods import Columns, Method, Rows, SelfTraining, fit_and_prepare
 from noisyteacher.train.pool_shards import PoolShards
 from noisyteacher.train.solver import (
     TOLERANCE,
@@ -57,19 +51,15 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class LinearCandidate:
+class LinearCandidate(Candidate):
     """A method whose linear student is solved at each of its settings."""
 
     method: Method
     settings: tuple[Setting, ...]
 
-    @property
-    def name(self) -> str:
-        return repr(self.method)
-
-    @property
-    def uses_teacher(self) -> bool:
-        return SOFT_LABELS in self.method.needs
+    def only(self, parts: Iterable[Part]) -> LinearCandidate:
+        """The same method at the settings of these parts, in their order."""
+        return replace(self, settings=tuple(self.settings[part.setting] for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +83,15 @@ class DecisionRows:
     measured_y: np.ndarray | None = None  # (n,) classes that measure the teacher; None is y
     rest: PoolShards | None = None  # the whole pool on disk, where the rows hold a part of it
     encoded: int = 0  # how many columns, the first ones, a frozen encoder made beside words
-    has_label: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.judges.any():
             raise InputError("No gold row is left to compare students on.")
-        known = np.ones(len(self.y), bool) if self.labels is None else self.labels.has(self.ids)
-        object.__setattr__(self, "has_label", known)
+
+    @cached_property
+    def has_label(self) -> np.ndarray:
+        """(n,) bool."""
+        return np.ones(len(self.y), bool) if self.labels is None else self.labels.has(self.ids)
 
     @cached_property
     def _designs(self) -> dict[str, Design]:
@@ -160,16 +152,8 @@ class DecisionRows:
 Progress = Callable[[str, int], None]  # a method and its fold, -1 for the refit
 
 
-class SolvedStore(Protocol):
-    """Keeps what was solved, so that a run that was stopped goes on."""
-
-    def load(self, name: str) -> list[np.ndarray] | None: ...
-
-    def save(self, name: str, arrays: Sequence[np.ndarray]) -> None: ...
-
-
-class _NoStore:
-    """Keeps nothing."""
+class SolvedStore:
+    """Keeps what was solved, so that a run that was stopped goes on; this one keeps nothing."""
 
     def load(self, name: str) -> list[np.ndarray] | None:
         return None
@@ -178,7 +162,7 @@ class _NoStore:
         pass
 
 
-NO_STORE: SolvedStore = _NoStore()
+NO_STORE = SolvedStore()
 
 
 def cross_fit(

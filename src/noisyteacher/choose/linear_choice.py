@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -238,14 +239,8 @@ def _refit(
     progress: Progress = lambda name, fold: None,
 ) -> LinearFit:
     """The blend's students trained on all gold rows and the whole pool, as one linear student."""
-    used = sorted({part.candidate for part in parts})
-    wanted = [
-        replace(
-            candidates[i],
-            settings=tuple(candidates[i].settings[p.setting] for p in parts if p.candidate == i),
-        )
-        for i in used
-    ]
+    own = [list(of_one) for _, of_one in groupby(parts, key=lambda part: part.candidate)]
+    wanted = [candidates[some[0].candidate].only(some) for some in own]
     solved = solve_candidates(rows, wanted, progress=lambda name: progress(name, -1))
     if rows.rest is not None:
         solved = solve_on_whole_pool(
@@ -253,9 +248,8 @@ def _refit(
         )
     weight = np.zeros((rows.classes, rows.features.shape[1]))
     bias = np.zeros(rows.classes)
-    for i, fits in zip(used, solved, strict=True):
-        for part, fit in zip([p for p in parts if p.candidate == i], fits, strict=True):
-            columns = candidates[i].settings[part.setting].columns
-            weight[:, rows.place(columns)] += part.factor * fit.weight
+    for some, candidate, fits in zip(own, wanted, solved, strict=True):
+        for part, setting, fit in zip(some, candidate.settings, fits, strict=True):
+            weight[:, rows.place(setting.columns)] += part.factor * fit.weight
             bias += part.factor * fit.bias
     return LinearFit(weight, bias)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from noisyteacher.choose.choice import Choice
-from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.decision import Interval
 from noisyteacher.choose.linear_choice import FEW_ROWS
 
 _BASELINE = "compared with training without them"
@@ -23,15 +23,20 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}%"
 
 
-def with_interval(found: Estimate) -> str:
+def with_interval(found: Interval) -> str:
     """Such as "84.1% (79.8 to 87.7)"."""
     return f"{percent(found.value)} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
-def points(found: Estimate) -> str:
+def points(found: Interval) -> str:
     """Such as "+2.1 points (0.3 to 3.9)"."""
     value, low, high = (round(100 * end, 1) + 0.0 for end in (found.value, found.low, found.high))
     return f"{value:+.1f} points ({low:.1f} to {high:.1f})"
+
+
+def in_percent(found: Interval) -> list[float]:
+    """The number and the ends of its interval, as files state them."""
+    return [round(100 * end, 4) for end in (found.value, found.low, found.high)]
 
 
 def is_no_gain(value: float, high: float) -> bool:
@@ -39,7 +44,7 @@ def is_no_gain(value: float, high: float) -> bool:
     return high < 0 or (value < _NO_GAIN and high < _LITTLE_GAIN)
 
 
-def headline(gain: Estimate, rows: int) -> str:
+def headline(gain: Interval, rows: int) -> str:
     """Whether the teacher's labels were worth it, in one sentence."""
     if gain.low > 0:
         return f"The teacher's labels were worth it: {points(gain)} over training without them."
@@ -54,16 +59,11 @@ def headline(gain: Estimate, rows: int) -> str:
 
 
 def key_figures(
-    score: Estimate, gold_only: Estimate, teacher: Estimate | None, gain: Estimate
+    score: Interval, gold_only: Interval, teacher: Interval | None, gain: Interval
 ) -> dict[str, list[float] | None]:
     """Percent with the ends of the interval, for the top of a page."""
     named = {"teacher": teacher, "gold_only": gold_only, "student": score, "gain": gain}
-    return {
-        name: None
-        if e is None
-        else [round(100 * float(end), 4) for end in (e.value, e.low, e.high)]
-        for name, e in named.items()
-    }
+    return {name: None if e is None else in_percent(e) for name, e in named.items()}
 
 
 def verdict(
@@ -117,7 +117,7 @@ def verdict(
     return " ".join([*told, *more, *([] if note is None else [note])])
 
 
-def gold_verdict(gold_only: Estimate, teacher: Estimate | None) -> str:
+def gold_verdict(gold_only: Interval, teacher: Interval | None) -> str:
     """The verdict if no student could be trained on the teacher's labels."""
     beside = "" if teacher is None else f"; the teacher's is {with_interval(teacher)}"
     return (

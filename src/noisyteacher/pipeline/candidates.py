@@ -23,14 +23,12 @@ logistic regression.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from noisyteacher.choose.choice import Candidate
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import slug
 from noisyteacher.data.dataset import Kind
 from noisyteacher.methods import (
     PRETRAINED,
-    SOFT_LABELS,
     Calibrated,
     Consistency,
     ForwardCorrection,
@@ -41,31 +39,8 @@ from noisyteacher.methods import (
     Vanilla,
 )
 
-FLOOR = "logistic regression"
 # Up to so many, a few hundred gold rows tell how often each class is taken for each other.
 _FEW_CLASSES = 10
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A student to train; ``method`` None is the plain logistic regression on gold labels."""
-
-    method: Method | None
-    generation: int = 1
-
-    @property
-    def name(self) -> str:
-        """The method's name, in tables and in words."""
-        name = FLOOR if self.method is None else repr(self.method)
-        return name if self.generation == 1 else f"{name}, generation {self.generation}"
-
-    @property
-    def file_name(self) -> str:
-        return slug(self.name)
-
-    @property
-    def uses_teacher(self) -> bool:
-        return self.method is not None and SOFT_LABELS in self.method.needs
 
 
 def default_slam(kind: Kind, classes: int) -> SLaM:

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from noisyteacher.choose.choice import Choice
-from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.choice import FLOOR, Choice
+from noisyteacher.choose.decision import Interval
 from noisyteacher.choose.linear_choice import LinearChoice
-from noisyteacher.choose.verdict import headline, key_figures, percent, verdict
+from noisyteacher.choose.verdict import headline, in_percent, key_figures, percent, verdict
 from noisyteacher.core.machine import versions
 from noisyteacher.core.reprs import notebook_html
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.noise import TeacherNoise
-from noisyteacher.pipeline.candidates import FLOOR
 from noisyteacher.pipeline.predict import write_columns
 from noisyteacher.pipeline.student import Student
 from noisyteacher.pipeline.task import Task
@@ -138,12 +137,13 @@ class Distilled:
         """One entry for each candidate and for the returned student, as in ``--json``."""
         found, what = self.choice, self.choice.metric
 
-        def line(name: str, score: Estimate, uses_teacher: bool, weight: float | None) -> Any:
+        def line(name: str, score: Interval, uses_teacher: bool, weight: float | None) -> Any:
+            value, *interval = in_percent(score)
             return {
                 "candidate": name,
                 "uses_teacher": uses_teacher,
-                what: round(100 * score.value, 4),
-                "interval": [round(100 * score.low, 4), round(100 * score.high, 4)],
+                what: value,
+                "interval": interval,
                 "weight": None if weight is None else round(weight, 4),
                 "accuracy_on_test": self.tested.get("" if weight is None else name),
             }

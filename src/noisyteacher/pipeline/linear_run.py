@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock, local
 
@@ -17,7 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
+from noisyteacher.choose.evidence import (
+    DecisionRows,
+    LinearCandidate,
+    SolvedStore,
+    solve_candidates,
+)
 from noisyteacher.choose.linear_choice import (
     FOLDS,
     LinearChoice,
@@ -127,7 +131,7 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     )
 
 
-class _SolvedFolds:
+class _SolvedFolds(SolvedStore):
     """What was solved, in the run's folder: a file per fold, one of the refit, one of the test."""
 
     def __init__(
@@ -238,10 +242,7 @@ def _tested(
     x = run.inputs.matrix(run.inputs.tensors(test.inputs))
     found = [task.test_accuracy(student.logits(test.inputs))]
     # Only the settings that take part in a method's own blend.
-    used = [
-        replace(candidate, settings=tuple(candidate.settings[part.setting] for part in own))
-        for candidate, own in zip(choice.candidates, choice.own_parts, strict=True)
-    ]
+    used = [c.only(own) for c, own in zip(choice.candidates, choice.own_parts, strict=True)]
     read = {s.columns: rows.read(x, s.columns) for candidate in used for s in candidate.settings}
     solved = solve_candidates(rows, used)
     for own, candidate, fits in zip(choice.own_parts, used, solved, strict=True):

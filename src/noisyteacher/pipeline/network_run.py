@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from noisyteacher.choose.anchored import AnchoredEvidence, choose_network
+from noisyteacher.choose.choice import Candidate
 from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.choose.folds import hold_out, make_folds
 from noisyteacher.choose.linear_choice import fit_gold_only
 from noisyteacher.core.errors import InputError, warn
+from noisyteacher.core.files import slug
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import take_rows
 from noisyteacher.data.input_format import InputFormat, fit_format
@@ -30,7 +32,7 @@ from noisyteacher.data.tensors import FeatureMatrix, gather_rows
 from noisyteacher.io.ids import are_among
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EXTRAS, GoldOnly, Method, Rows, check_store, fit_and_prepare
-from noisyteacher.pipeline.candidates import Candidate, choose_candidates
+from noisyteacher.pipeline.candidates import choose_candidates
 from noisyteacher.pipeline.defaults import LEAST_STEPS, student_for
 from noisyteacher.pipeline.distilled import Distilled, TrainingRecord, Unfinished
 from noisyteacher.pipeline.generations import next_labels
@@ -88,7 +90,7 @@ def run_networks(run: Run) -> Distilled | Unfinished:
         if best is None:
             break
         renewed = fit.next_labels(best, labels, generation)
-        if renewed is None or not fit.train([Candidate(best, generation)], renewed):
+        if renewed is None or not fit.train([Candidate(best, generation=generation)], renewed):
             return Unfinished(fit.finished)
         labels = renewed
     choice = choose_network(fit.candidates, fit.evidence(anchor))
@@ -214,7 +216,7 @@ class _NetworkFit:
         elif len(self.held_out) > 1:
             ending, told = f"_fold{part + 1}", f", fold {part + 1}"
         return Job(
-            name=candidate.file_name + ending,
+            name=slug(candidate.name) + ending,
             title=candidate.name + told,
             model=self.run.spec,
             method=method,
@@ -356,7 +358,7 @@ class _NetworkFit:
             labels,
             run.config,
             seed=run.settings.seed + generation,
-            name=f"teacher-of-generation-{generation}-{Candidate(method).file_name}",
+            name=f"teacher-of-generation-{generation}-{slug(repr(method))}",
             **run.train_options,
         )
 

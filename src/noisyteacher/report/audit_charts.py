@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from noisyteacher.choose.decision import Estimate
+from noisyteacher.choose.decision import Interval
 from noisyteacher.report.chart_look import (
     BAND_MARK,
     DASHED_MARK,
@@ -116,7 +116,7 @@ def draw_reliability(numbers: dict[str, Any]) -> Chart:
         "after": f"at temperature {quality['temperature']['value']:.2f}",
     }
     points = [
-        {"name": name, "said": said, "rows": rows, **vars(Estimate.wilson(right, rows))}
+        {"name": name, "said": said, "rows": rows, **vars(Interval.wilson(right, rows))}
         for key, name in series.items()
         for said, right, rows in zip(
             *(quality[key]["reliability"][c] for c in ("confidence", "accuracy", "rows")),
