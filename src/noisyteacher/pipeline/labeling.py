@@ -75,7 +75,6 @@ class LabeledShard:
     shard: int
     labels: TeacherLabels
     rejected: dict[Any, tuple[str, str]]
-    batch_size: int  # that fitted into memory
 
 
 # Labels shards in any order, with batches of this size at most.
@@ -344,66 +343,57 @@ def _plan(
 def label_here(
     teacher: Teacher, shards: Iterable[Shard], batch_size: int, say: Say
 ) -> Iterator[LabeledShard]:
-    """Label shards one after the other; a batch size that did not fit is not tried again."""
+    """Label shards one after the other."""
+    labeler = ShardLabeler(teacher, batch_size)
     for shard in shards:
-        result = label_shard(teacher, shard, batch_size, say)
-        batch_size = result.batch_size
-        yield result
+        yield labeler.label(shard, say)
 
 
-def label_shard(
-    teacher: Teacher, shard: Shard, batch_size: int, say: Say = lambda text: None
-) -> LabeledShard:
-    """A shard's labels; the batch is halved where memory runs out, and bad rows are left out."""
-    if teacher.rejected is not None:
-        labels = teacher.label(shard.ids, shard.inputs, batch_size, shard.seed)
-        return LabeledShard(shard.number, labels, teacher.rejected, batch_size)
-    asking = _Asking(teacher, shard, batch_size, say)
-    asking.label(0, len(shard.ids))
-    if not asking.parts and asking.first_error is not None:
-        raise asking.first_error
-    return LabeledShard(shard.number, join_labels(asking.parts), asking.failed, asking.batch_size)
+class ShardLabeler:
+    """Labels a shard at a time; a batch size that did not fit in memory is not tried again."""
 
+    def __init__(self, teacher: Teacher, batch_size: int) -> None:
+        self._teacher, self._batch_size = teacher, batch_size
 
-class _Asking:
-    """Labels a shard whole, or in halves of halves until the rows that cannot be are found."""
+    def label(self, shard: Shard, say: Say) -> LabeledShard:
+        """A shard's labels: of the whole, or of halves of halves without the rows that fail."""
+        if self._teacher.rejected is not None:
+            labels = self._teacher.label(shard.ids, shard.inputs, self._batch_size, shard.seed)
+            return LabeledShard(shard.number, labels, self._teacher.rejected)
+        parts: list[TeacherLabels] = []
+        failed: dict[Any, tuple[str, str]] = {}
+        first_error: Exception | None = None
+        waiting = [(0, len(shard.ids))]
+        while waiting:
+            start, stop = waiting.pop()
+            try:
+                parts.append(self._ask(shard, slice(start, stop), say))
+            except Exception as error:
+                first_error = first_error or error
+                if stop - start > 1:
+                    middle = (start + stop) // 2
+                    waiting += [(middle, stop), (start, middle)]
+                    continue
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                failed[shard.ids[start : start + 1].tolist()[0]] = (reason[:300], "")
+                tried = len(failed) + sum(map(len, parts))
+                if len(failed) > max(_FEW_FAILURES, _MOST_FAILURES * tried):
+                    raise first_error from None
+        if not parts and first_error is not None:
+            raise first_error
+        return LabeledShard(shard.number, join_labels(parts), failed)
 
-    def __init__(self, teacher: Teacher, shard: Shard, batch_size: int, say: Say) -> None:
-        self._teacher, self._shard, self._say = teacher, shard, say
-        self.batch_size = batch_size
-        self.parts: list[TeacherLabels] = []
-        self.failed: dict[Any, tuple[str, str]] = {}
-        self.first_error: Exception | None = None
-
-    def label(self, start: int, stop: int) -> None:
-        try:
-            self.parts.append(self._ask(slice(start, stop)))
-        except Exception as error:
-            self.first_error = self.first_error or error
-            if stop - start > 1:
-                middle = (start + stop) // 2
-                self.label(start, middle)
-                self.label(middle, stop)
-                return
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            self.failed[self._shard.ids[start : start + 1].tolist()[0]] = (reason[:300], "")
-            labeled = sum(map(len, self.parts))
-            most = max(_FEW_FAILURES, _MOST_FAILURES * (len(self.failed) + labeled))
-            if len(self.failed) > most:
-                raise self.first_error from None
-
-    def _ask(self, rows: slice) -> TeacherLabels:
-        shard = self._shard
+    def _ask(self, shard: Shard, rows: slice, say: Say) -> TeacherLabels:
         while True:
             try:
                 return self._teacher.label(
-                    shard.ids[rows], shard.inputs[rows], self.batch_size, shard.seed
+                    shard.ids[rows], shard.inputs[rows], self._batch_size, shard.seed
                 )
             except (MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error) or self.batch_size == 1:
+                if not _out_of_memory(error) or self._batch_size == 1:
                     raise
-                self.batch_size //= 2
-                self._say(f"Out of memory; continuing with batches of {self.batch_size}.")
+                self._batch_size //= 2
+                say(f"Out of memory; continuing with batches of {self._batch_size}.")
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
 

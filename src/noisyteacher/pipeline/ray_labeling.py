@@ -13,7 +13,7 @@ from typing import Any
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.user_code import import_extra
-from noisyteacher.pipeline.labeling import LabeledShard, Say, Shard, label_shard
+from noisyteacher.pipeline.labeling import LabeledShard, Say, Shard, ShardLabeler
 from noisyteacher.pipeline.teachers import Teacher
 
 _MOST_DEATHS = 100  # of a shard's worker: more is the fault of the shard
@@ -112,11 +112,9 @@ class _Worker:
     """Holds the model, and labels a shard at a time."""
 
     def __init__(self, open_teacher: Callable[[], Teacher], batch_size: int) -> None:
-        self._teacher, self._batch_size = open_teacher(), batch_size
+        self._labeler = ShardLabeler(open_teacher(), batch_size)
 
     def label(self, shard: Shard) -> tuple[LabeledShard, list[str]]:
         """The shard's labels, and what there is to tell."""
         said: list[str] = []
-        result = label_shard(self._teacher, shard, self._batch_size, said.append)
-        self._batch_size = result.batch_size
-        return result, said
+        return self._labeler.label(shard, said.append), said
