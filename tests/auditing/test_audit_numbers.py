@@ -136,15 +136,6 @@ def test_intervals_have_the_width_that_theory_says():
         assert found.width == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 400), rel=0.1)
 
 
-@pytest.mark.parametrize("right", [0, 9, 30])
-def test_the_interval_of_a_share_is_wilsons(right: int) -> None:
-    found, theirs = (
-        Interval.wilson(right / 30, 30),
-        binomtest(right, 30).proportion_ci(method="wilson"),
-    )
-    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-6)
-
-
 def test_a_pivot_interval_undoes_the_push_of_resampling():
     drawn = np.linspace(0.1, 0.2, 101)
     found = pivot_interval(0.12, drawn)

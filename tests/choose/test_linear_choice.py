@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from scipy.special import log_softmax, softmax
-from sklearn.metrics import f1_score
+from scipy.special import softmax
 from torch import Tensor
 
-from noisyteacher.choose.choice import Choice, ComparisonLine
-from noisyteacher.choose.decision import Evidence, Interval, macro_f1
 from noisyteacher.choose.evidence import (
     ENCODED,
     WORDS,
@@ -34,7 +31,6 @@ from noisyteacher.choose.linear_choice import (
     linear_candidates,
     most_compared,
 )
-from noisyteacher.choose.verdict import headline, shares_note, verdict
 from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import (
@@ -71,6 +67,23 @@ def planted(
 
 def accuracy(logits: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(logits.argmax(1) == y))
+
+
+def best_of_gold(rows: DecisionRows, x: np.ndarray, y: np.ndarray) -> float:
+    """The accuracy of the best student of gold labels alone."""
+    (students,) = solve_candidates(rows, linear_candidates([GoldOnly()]))
+    return max(accuracy(fit.logits(x), y) for fit in students)
+
+
+def flags(rows: DecisionRows, start: int, stop: int) -> np.ndarray:
+    """(n,) bool: these rows and no others."""
+    return (np.arange(len(rows.y)) >= start) & (np.arange(len(rows.y)) < stop)
+
+
+@pytest.fixture
+def few() -> DecisionRows:
+    """40 gold rows and 100 of the pool."""
+    return planted(0.7, gold=40, pool=100)[0]
 
 
 # -- folds ----------------------------------------------------------------------------------
@@ -118,16 +131,15 @@ def test_too_few_rows_for_the_folds_are_refused() -> None:
 # -- several folds at a time ----------------------------------------------------------------
 
 
-def test_the_number_of_threads_changes_nothing() -> None:
-    rows, *_ = planted(0.7, gold=40, pool=100)
-    folds = make_folds(rows.y[rows.judges], 5)
+def test_the_number_of_threads_changes_nothing(few: DecisionRows) -> None:
+    folds = make_folds(few.y[few.judges], 5)
     candidates = linear_candidates([GoldOnly(), SelfTraining(), SLaM(), ForwardCorrection()])
     found, told = [], []
     for threads in (1, 3):
         begun: list[tuple[str, int]] = []
         found.append(
             cross_fit(
-                rows,
+                few,
                 candidates,
                 folds,
                 threads=threads,
@@ -140,9 +152,8 @@ def test_the_number_of_threads_changes_nothing() -> None:
     assert told[0] == told[1]
 
 
-def test_interrupted_folds_end_at_their_next_step() -> None:
-    rows, *_ = planted(0.7, gold=40, pool=100)
-    folds = make_folds(rows.y[rows.judges], 5)
+def test_interrupted_folds_end_at_their_next_step(few: DecisionRows) -> None:
+    folds = make_folds(few.y[few.judges], 5)
     main, steps = threading.get_ident(), itertools.count()
 
     class Interrupting(Vanilla):
@@ -153,76 +164,49 @@ def test_interrupted_folds_end_at_their_next_step() -> None:
             return super().loss(*given)
 
     with pytest.raises(KeyboardInterrupt):
-        cross_fit(rows, linear_candidates([Interrupting()])[1:], folds, threads=2)
+        cross_fit(few, linear_candidates([Interrupting()])[1:], folds, threads=2)
     assert next(steps) < 10  # of about 100
 
 
 # -- no leaks -------------------------------------------------------------------------------
 
 
-def test_a_held_out_row_takes_no_part_in_its_fold() -> None:
+def test_a_held_out_row_takes_no_part_in_its_fold(few: DecisionRows) -> None:
     """Other labels of one fold's rows change nothing in what that fold predicts."""
-    rows, *_ = planted(0.7, gold=40, pool=100)
-    folds = make_folds(rows.y[rows.judges], 4)
+    folds = make_folds(few.y[few.judges], 4)
     # Their noise model, calibration and confusions are measured on gold rows too.
     candidates = linear_candidates([GoldOnly(), SLaM(), Calibrated(), ForwardCorrection()])
-    inside = np.flatnonzero(rows.judges)[folds == 1]
-    changed = rows.y.copy()
+    inside = np.flatnonzero(few.judges)[folds == 1]
+    changed = few.y.copy()
     changed[inside] = (changed[inside] + 1) % CLASSES
-    again = DecisionRows(
-        rows.features, rows.ids, changed, rows.judges, rows.measures, rows.labels, CLASSES
-    )
-    before, after = (cross_fit(r, candidates, folds) for r in (rows, again))
+    before, after = (cross_fit(rows, candidates, folds) for rows in (few, replace(few, y=changed)))
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one[:, folds == 1], other[:, folds == 1])
         assert np.abs(one[:, folds == 2] - other[:, folds == 2]).max() > 1e-3
 
 
-def test_pool_copies_of_judging_rows_are_left_out() -> None:
-    rows, *_ = planted(0.7, gold=40, pool=100)
-    features = rows.features.copy()
+def test_pool_copies_of_judging_rows_are_left_out(few: DecisionRows) -> None:
+    features = few.features.copy()
     features[50:53] = features[:3]
-    copies = DecisionRows(
-        features,
-        rows.ids,
-        rows.y,
-        rows.judges,
-        rows.measures,
-        rows.labels,
-        CLASSES,
-        groups=input_groups(features),
-    )
+    copies = replace(few, features=features, groups=input_groups(features))
     assert not set(copies.pool) & {50, 51, 52}
     assert len(copies.pool) == 97
 
 
-def test_rows_the_teacher_saw_train_and_never_measure_or_judge() -> None:
-    rows, *_ = planted(0.7, gold=40, pool=100)
-    val = np.zeros(len(rows.y), bool)
-    val[20:40] = True
-    seen = DecisionRows(rows.features, rows.ids, rows.y, val, val, rows.labels, CLASSES)
-    held_out = np.zeros(len(rows.y), bool)
-    held_out[20:24] = True
-    training, _ = seen.training_rows(held_out, seen.pool)
+def test_rows_the_teacher_saw_train_and_never_measure_or_judge(few: DecisionRows) -> None:
+    val = flags(few, 20, 40)
+    seen = replace(few, judges=val, measures=val)
+    training, _ = seen.training_rows(flags(few, 20, 24), seen.pool)
     assert set(training.val_ids) == set(range(24, 40))
     assert set(training.ids[training.gold]) == {*range(20), *range(24, 40)}
 
 
 def test_selection_rows_are_never_trained_on() -> None:
     rows, *_ = planted(0.7, gold=60, pool=100)
-    chosen = np.zeros(len(rows.y), bool)
-    chosen[40:60] = True
-    apart = DecisionRows(
-        rows.features,
-        rows.ids,
-        rows.y,
-        chosen,
-        rows.judges & ~chosen,
-        rows.labels,
-        CLASSES,
-        trains_judges=False,
-    )
-    training, _ = apart.training_rows(np.zeros(len(rows.y), bool), apart.pool)
+    chosen = flags(rows, 40, 60)
+    measures = rows.judges & ~chosen
+    apart = replace(rows, judges=chosen, measures=measures, trains_judges=False)
+    training, _ = apart.training_rows(flags(rows, 0, 0), apart.pool)
     assert not set(training.ids) & set(range(40, 60))
     assert not set(training.val_ids) & set(range(40, 60))
     choice = choose_linear(apart)
@@ -296,9 +280,7 @@ def test_students_of_some_columns_are_those_of_rows_without_the_others() -> None
 def test_a_good_teacher_of_scarce_gold_rows_is_used() -> None:
     rows, _, x, y = planted(0.9, gold=30)
     choice = choose_linear(rows)
-    gold = solve_candidates(rows, linear_candidates([GoldOnly()]))[0]
-    alone = max(accuracy(fit.logits(x), y) for fit in gold)
-    assert accuracy(choice.student.logits(x), y) > alone + 0.02
+    assert accuracy(choice.student.logits(x), y) > best_of_gold(rows, x, y) + 0.02
     assert sum(line.weight for line in choice.lines if line.uses_teacher) > 0.5
 
 
@@ -350,9 +332,7 @@ def test_the_refit_on_a_pool_on_disk_is_that_on_one_in_memory(tmp_path: Path) ->
 def test_labels_that_are_noise_do_no_harm() -> None:
     rows, _, x, y = planted(0.0, gold=150, test=5_000)
     choice = choose_linear(rows)
-    gold = solve_candidates(rows, linear_candidates([GoldOnly()]))[0]
-    alone = max(accuracy(fit.logits(x), y) for fit in gold)
-    assert accuracy(choice.student.logits(x), y) > alone - 0.01
+    assert accuracy(choice.student.logits(x), y) > best_of_gold(rows, x, y) - 0.01
     assert choice.gain.low <= 0.02
 
 
@@ -363,15 +343,12 @@ def test_a_teacher_trained_on_the_gold_rows_is_not_believed_when_val_is_given() 
     probs = rows.labels.probs.copy()
     probs[:60] = 0.01 + 0.97 * np.eye(CLASSES)[truth[:60]]
     labels = TeacherLabels.from_probs(rows.ids, probs)
-    val = np.zeros(len(rows.y), bool)
-    val[60:120] = True
-    told = DecisionRows(rows.features, rows.ids, rows.y, val, val, labels, CLASSES)
+    val = flags(rows, 60, 120)
+    told = replace(rows, judges=val, measures=val, labels=labels)
     choice = choose_linear(told)
     assert choice.teacher is not None
     assert choice.teacher.value < 0.5
-    gold = solve_candidates(told, linear_candidates([GoldOnly()]))[0]
-    alone = max(accuracy(fit.logits(x), y) for fit in gold)
-    assert accuracy(choice.student.logits(x), y) > alone - 0.03
+    assert accuracy(choice.student.logits(x), y) > best_of_gold(told, x, y) - 0.03
 
 
 def test_the_order_of_candidates_does_not_matter() -> None:
@@ -413,140 +390,3 @@ def test_macro_f1_is_another_metric() -> None:
     assert by_f1.score.value != by_accuracy.score.value
     with pytest.raises(InputError, match="metric must be one of accuracy, macro_f1, not 'f1'"):
         choose_linear(rows, metric="f1")
-
-
-def test_weights_follow_out_of_fold_log_loss() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 200)
-    good = 2 * np.eye(3)[y] + rng.normal(size=(200, 3))
-    bad = rng.normal(size=(200, 3))
-    parts = Evidence(y, [bad[None], good[None]]).blend()
-    weights = {part.candidate: part.weight for part in parts}
-    assert weights[1] > 0.99
-    twins = Evidence(y, [good[None], good[None]]).blend()
-    assert [part.weight for part in twins] == pytest.approx([0.5, 0.5])
-
-
-def test_a_candidate_gains_nothing_by_more_settings() -> None:
-    y = np.random.default_rng(0).integers(0, 3, 100)
-    one = 2 * np.eye(3)[y] + np.random.default_rng(1).normal(size=(100, 3))
-    parts = Evidence(y, [one[None], np.stack([one] * 4)]).blend()
-    assert sum(part.weight for part in parts if part.candidate == 1) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("power", [-3, -1, -0.9, 0, 0.4, 0.9, 1, 3])
-def test_temperatures_undo_overconfidence_up_to_a_factor_of_ten(power: float) -> None:
-    y = np.repeat([0, 1], [30, 10])
-    calibrated = np.tile(np.log([0.75, 0.25]), (40, 1))
-    (part,) = Evidence(y, [10.0**power * calibrated[None]]).blend()
-    assert part.temperature == pytest.approx(10.0 ** max(-1, min(power, 1)))
-
-
-def test_held_out_scores_equal_those_of_one_resample_at_a_time() -> None:
-    rng = np.random.default_rng(3)
-    y = rng.integers(0, 3, 40)
-    truth = np.tile(y, 2)  # of two repeats
-    shapes = [(1, 80, 3), (3, 80, 3)]
-    logits = [rng.normal(size=shape) + 0.8 * np.eye(3)[truth] for shape in shapes]
-    evidence = Evidence(y, logits)
-    students, settings = np.concatenate(logits), np.array([1, 3, 3, 3])
-    temperatures = 10 ** np.linspace(-1, 1, 21)
-    tempered = students[:, None] / temperatures[:, None, None]
-    chance = np.exp(log_softmax(tempered, axis=-1)[:, :, np.arange(80), truth])
-    row_losses = -np.log((40 * chance + 0.1) / (40 + 0.1 * 3))
-    row_losses = (row_losses[..., :40] + row_losses[..., 40:]) / 2
-    expected = []
-    for drawn in evidence._resamples:
-        loss = row_losses @ drawn / 40
-        weight = softmax(-4 * np.sqrt(40) * loss.min(1)) / settings
-        factor = weight / temperatures[loss.argmin(1)]
-        left = np.tile(drawn == 0, 2)
-        expected.append(accuracy(np.tensordot(factor, students, 1)[left], truth[left]))
-    assert len(expected) == 1000
-    np.testing.assert_allclose(evidence.held_out_scores(), expected)
-
-
-def test_the_interval_of_a_difference_is_scaled_to_all_rows() -> None:
-    evidence = Evidence(np.arange(40) % 2, [np.eye(2)[np.arange(40) % 2][None]])
-    gaps = np.random.default_rng(5).normal(0.02, 0.1, 1000)
-    found = evidence.difference(0.8 + gaps, np.full(1000, 0.8))
-    left_out = (1 - 1 / 40) ** 40  # the share of rows that a resample does not draw
-    half = 1.96 * gaps.std() * np.sqrt(left_out)
-    assert found.value == pytest.approx(gaps.mean())
-    assert found.high - found.value == pytest.approx(half, rel=0.01)
-    assert found.value - found.low == pytest.approx(half, rel=0.01)
-    same = evidence.difference(np.full(1000, 0.8), np.full(1000, 0.8))
-    assert same == Interval(0, -3 / 40, 3 / 40)  # the rule of three
-    assert "40 gold rows are too few to tell" in headline(same, 40)
-
-
-def test_macro_f1_equals_scikit_learns() -> None:
-    rng = np.random.default_rng(0)
-    y, said = rng.integers(0, 5, 80), rng.integers(0, 4, 80)
-    assert macro_f1(y, said) == pytest.approx(f1_score(y, said, average="macro"))
-    assert macro_f1(y[y < 2], np.full((y < 2).sum(), 3)) == 0
-
-
-def test_wilsons_interval() -> None:
-    found = Interval.wilson(0.9, 50)  # by hand: center 0.8715, half 0.0827
-    assert (found.low, found.high) == pytest.approx((0.7864, 0.9565), abs=2e-3)
-    assert Interval.wilson(1.0, 20).high == pytest.approx(1.0)
-
-
-# -- words ----------------------------------------------------------------------------------
-
-
-def told(
-    score: Interval,
-    gain: Interval,
-    teacher: Interval | None = None,
-    rows: int = 400,
-    gold_weight: float = 0.5,
-) -> str:
-    """The verdict on a blend of two candidates, beside students without the teacher at 80%."""
-    gold = Interval(0.80, 0.76, 0.84)
-    lines = tuple(
-        ComparisonLine("", None, taught, score, weight)
-        for taught, weight in ((False, gold_weight), (True, 1 - gold_weight))
-    )
-    y = np.arange(rows) % 2
-    choice = Choice((), lines, score, gold, teacher, gain, y, "accuracy", np.zeros((rows, 2)))
-    return verdict(choice, y, ["ham", "spam"])
-
-
-def test_the_verdict_says_whether_the_teacher_was_worth_it() -> None:
-    score, teacher = Interval(0.84, 0.80, 0.87), Interval(0.78, 0.73, 0.82)
-    assert told(score, Interval(0.04, 0.01, 0.07), teacher) == (
-        "The student's accuracy on held-out gold rows is 84.0% (80.0 to 87.0); without the "
-        "teacher's labels it would be 80.0% (76.0 to 84.0), and the teacher's own is 78.0% (73.0 "
-        "to 82.0). The teacher's labels were worth it: +4.0 points (1.0 to 7.0) over training "
-        "without them. These figures hold for data that resembles your gold rows."
-    )
-    wide = Interval(0.84, 0.74, 0.90)
-    open_question = told(wide, Interval(0.01, -0.01, 0.03), rows=40, gold_weight=0.95)
-    assert (
-        "40 gold rows are too few to tell whether the teacher's labels helped: +1.0"
-        in open_question
-    )
-    assert "Students trained without the teacher's labels have 95.0% of the weight" in open_question
-    assert "With only 40 gold rows, the accuracy is known to within 8 points." in open_question
-    assert "did not help: -4.0 points" in told(score, Interval(-0.04, -0.07, -0.01))
-    assert "were not worth it: +0.1 points" in told(score, Interval(0.001, -0.02, 0.02))
-    assert "400 gold rows are too few to tell" in told(score, Interval(0.001, -0.04, 0.04))
-
-
-def test_the_verdict_points_out_a_teacher_that_is_always_right() -> None:
-    score, gain = Interval(0.9, 0.85, 0.95), Interval(0.1, 0.05, 0.15)
-    always, mostly = Interval.wilson(1.0, 50), Interval.wilson(0.98, 50)
-    suspicious = "The teacher is right on all of these rows. It was probably trained on them"
-    assert suspicious in told(score, gain, always, rows=50)
-    assert suspicious not in told(score, gain, always, rows=49)
-    assert suspicious not in told(score, gain, mostly, rows=50)
-
-
-def test_other_shares_on_the_pool_are_pointed_out() -> None:
-    gold = np.repeat([0, 1], [50, 50])
-    note = shares_note(gold, np.repeat([0, 1], [90, 10]), ["ham", "spam"])
-    assert note is not None
-    assert "predicts 'ham' for 90.0% of the pool, while 50.0%" in note
-    assert shares_note(gold, np.repeat([0, 1], [55, 45]), ["ham", "spam"]) is None
