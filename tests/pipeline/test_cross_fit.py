@@ -26,6 +26,7 @@ from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords
 from noisyteacher.labels import TeacherLabels
+from noisyteacher.labels.teacher_labels import join_labels
 from noisyteacher.methods import Consistency, SLaM, Vanilla
 from noisyteacher.models import BagLinear, Linear
 from noisyteacher.pipeline import (
@@ -71,6 +72,19 @@ def fitted(out: Path | None = None, data: dict[str, Any] | None = None, **more: 
     return done
 
 
+def others(prefix: str, count: int) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """More reviews, under ids of their own: ids, texts and classes."""
+    texts, y = reviews(400)
+    rows = slice(300, 300 + count)
+    return np.array([f"{prefix}{i}" for i in range(count)]), texts[rows], np.array(MOODS)[y[rows]]
+
+
+@pytest.fixture
+def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
+    return save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Distilled, Path]:
     out = tmp_path_factory.mktemp("run") / "run"
@@ -103,12 +117,7 @@ def test_the_folder_holds_student_rows_card_and_predictions(
     ]
     told = pq.read_table(out / "out_of_fold.parquet")
     assert told["id"].to_pylist() == [f"r{i}" for i in range(60)]
-    share = np.mean(
-        [
-            a == b
-            for a, b in zip(told["label"].to_pylist(), told["predicted"].to_pylist(), strict=True)
-        ]
-    )
+    share = np.mean(told["label"].to_numpy() == told["predicted"].to_numpy())
     assert share == pytest.approx(done.choice.score.value, abs=0.1)
     card = (out / "student" / "README.md").read_text()
     assert done.verdict() in card
@@ -144,27 +153,17 @@ def test_started_again_nothing_is_added(finished: tuple[Distilled, Path]) -> Non
 
 
 def test_val_rows_alone_measure_and_judge() -> None:
-    texts, y = reviews(400)
-    ids = np.array([f"v{i}" for i in range(40)])
-    probs = noisy_probs(y, 2, 0.8)
-    data = columns()
-    labels = data["labels"]
-    more = TeacherLabels.from_probs(ids, probs[300:340], MOODS)
-    joined = TeacherLabels.from_probs(
-        np.concatenate([labels.ids, more.ids]), np.concatenate([labels.probs, more.probs]), MOODS
-    )
-    val = (ids, texts[300:340], np.array(MOODS)[y[300:340]])
-    done = fitted(data=data | {"val": val, "labels": joined}, quick=True)
+    data, val = columns(), others("v", 40)
+    probs = noisy_probs(reviews(400)[1], 2, 0.8)[300:340]
+    labels = join_labels([data["labels"], TeacherLabels.from_probs(val[0], probs, MOODS)])
+    done = fitted(data=data | {"val": val, "labels": labels}, quick=True)
     assert done.choice.rows == 40
     assert len(done.task.measures) == 40
-    assert set(done.task.ids[done.task.judges]) == set(ids)
+    assert set(done.task.ids[done.task.judges]) == set(val[0])
 
 
 def test_selection_rows_judge_and_are_not_trained_on() -> None:
-    texts, y = reviews(400)
-    ids = np.array([f"s{i}" for i in range(30)])
-    chosen = (ids, texts[300:330], np.array(MOODS)[y[300:330]])
-    done = fitted(data=columns() | {"selection": chosen}, quick=True)
+    done = fitted(data=columns() | {"selection": others("s", 30)}, quick=True)
     assert done.choice.rows == 30
     assert done.choice.teacher is None  # it labeled none of the rows that judge
     assert "the teacher's own" not in done.verdict()
@@ -206,11 +205,7 @@ def test_a_table_is_solved_too() -> None:
 
 
 @pytest.mark.parametrize("encoder_option", ["embeddings", "auto"])
-def test_embeddings_of_a_frozen_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder_option: str
-) -> None:
-    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
-    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
+def test_embeddings_of_a_frozen_encoder(tmp_path: Path, encoder: Path, encoder_option: str) -> None:
     done = fitted(student=encoder_option, encoder=encoder, quick=True)
     featurizer = done.student.inputs.featurizer
     assert isinstance(featurizer, EmbeddingsAndWords)
@@ -220,8 +215,7 @@ def test_embeddings_of_a_frozen_encoder(
     alone = fitted(featurizer=Embeddings(encoder), quick=True)
     assert alone.student.spec == Linear(16, 2)
     save_student(tmp_path / "student", done.student)
-    for path in sorted(encoder.rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
+    shutil.rmtree(encoder)
     again = load_student(tmp_path / "student")
     texts = ["great lovely film", "awful dull film"]
     np.testing.assert_array_equal(again.logits(texts), done.student.logits(texts))
@@ -229,13 +223,11 @@ def test_embeddings_of_a_frozen_encoder(
 
 @pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer.json"])
 def test_another_encoder_in_the_same_folder_is_another_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+    tmp_path: Path, encoder: Path, changed: str
 ) -> None:
     """What was solved on the vectors of the first one is not mixed with those of the second."""
-    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
-    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
-    settings = DistillSettings(student="embeddings", encoder=encoder, quick=True, folds=2)
-    run_distill(gather(**columns()), settings, tmp_path / "run", quiet=True)
+    settings = {"student": "embeddings", "encoder": encoder, "quick": True, "folds": 2}
+    fitted(tmp_path / "run", **settings)
     path = encoder / changed
     if path.suffix == ".json":
         path.write_text(path.read_text().replace('"great"', '"grand"'))
@@ -243,15 +235,13 @@ def test_another_encoder_in_the_same_folder_is_another_run(
         weights = load_file(path)
         save_file({k: v.flip(0) for k, v in weights.items()}, path, {"format": "pt"})
     with pytest.raises(InputError, match="holds a run with another featurizer or encoder"):
-        run_distill(gather(**columns()), settings, tmp_path / "run", quiet=True)
+        fitted(tmp_path / "run", **settings)
 
 
 def test_many_texts_are_read_by_the_encoder_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NOISYTEACHER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("noisyteacher.pipeline.api.MOST_WITH_WORDS", 100)
-    encoder = save_classifier(tmp_path / "encoder", {0: "bad", 1: "good"})
     told: list[str] = []
     settings = DistillSettings(encoder=encoder, quick=True)
     done = run_distill(gather(**columns()), settings, device="cpu", quiet=True, say=told.append)
@@ -269,8 +259,7 @@ def test_embeddings_of_images(
     encoder = save_image_encoder(tmp_path / "encoder")
     files = ("--gold", folder / "gold", "--pool", folder / "pool", "--labels", folder / "labels")
     options = ("--student", student, "--encoder", encoder, "--quick", "--out", out)
-    done = run("distill", *files, *options)
-    assert done.exit_code == 0, (done.output, done.exception)
+    done = run_well("distill", *files, *options)
     assert "60 gold and 80 pool examples, 3 classes" in done.stderr
     shutil.rmtree(encoder)
     loaded = load_student(out / "student")
@@ -283,8 +272,7 @@ def test_embeddings_of_images(
     assert np.mean(from_files.argmax(1) == y[60:]) > 0.6
     assert "The student's accuracy on held-out gold rows is" in loaded.about["verdict"]
     told = tmp_path / "said.csv"
-    predicted = run("predict", out / "student", folder / "pool", "--out", told)
-    assert predicted.exit_code == 0, (predicted.output, predicted.exception)
+    run_well("predict", out / "student", folder / "pool", "--out", told)
     assert len(told.read_text().splitlines()) == 81
 
 
@@ -420,9 +408,7 @@ def test_other_methods_are_solved_anew(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_out_of_time_nothing_is_returned() -> None:
-    settings = DistillSettings()
-    task = gather(**columns())
-    done = run_distill(task, settings, minutes=0, device="cpu", quiet=True)
+    done = run_distill(gather(**columns()), DistillSettings(), minutes=0, device="cpu", quiet=True)
     assert done == Unfinished(())
 
 
@@ -468,18 +454,27 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+def run_well(*arguments: object) -> Any:
+    done = run(*arguments)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done
+
+
+def options_of(folder: Path) -> tuple[object, ...]:
+    """Of ``distill``, for what ``write_reviews`` has written."""
+    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
+    return (*files, "--labels", folder / "labels", "--out", folder / "run")
+
+
 def test_distill_and_predict(tmp_path: Path) -> None:
     folder, out = write_reviews(tmp_path, gold=60, pool=150), tmp_path / "run"
-    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
-    done = run("distill", *files, "--labels", folder / "labels", "--out", out, "--quick")
-    assert done.exit_code == 0, (done.output, done.exception)
+    done = run_well("distill", *options_of(folder), "--quick")
     assert "60 gold and 150 pool examples, 2 classes; the teacher is right on" in done.stderr
     assert "The student's accuracy on held-out gold rows is" in done.stdout
     told = tmp_path / "said.csv"
-    predicted = run(
+    predicted = run_well(
         "predict", out / "student", folder / "pool.csv", "--out", told, "--abstain-below", 0.8
     )
-    assert predicted.exit_code == 0, (predicted.output, predicted.exception)
     assert f"{told}: 150 predictions." in predicted.stdout
     assert "On held-out gold examples a threshold of 0.8 leaves out" in predicted.stdout
     lines = told.read_text().splitlines()
@@ -494,8 +489,7 @@ def test_predictions_in_other_formats(
     texts = tmp_path / "new.csv"
     texts.write_text("id,text\nx1,great lovely film\nx2,awful dull film\n")
     out = tmp_path / f"said.{suffix}"
-    done = run("predict", finished[1] / "student", texts, "--out", out, "--json")
-    assert done.exit_code == 0, (done.output, done.exception)
+    done = run_well("predict", finished[1] / "student", texts, "--out", out, "--json")
     assert orjson.loads(done.stdout) | {"file": ""} == {
         "file": "",
         "rows": 2,
@@ -515,16 +509,7 @@ def test_predictions_in_other_formats(
 
 def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
     folder = write_reviews(tmp_path, gold=60, pool=50)
-    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
-    done = run(
-        "distill",
-        *files,
-        "--labels",
-        folder / "labels",
-        "--out",
-        tmp_path / "run",
-        "--teacher-saw-gold",
-    )
+    done = run("distill", *options_of(folder), "--teacher-saw-gold")
     assert isinstance(done.exception, InputError)
     assert "cannot be measured on them. Use --val" in str(done.exception)
 
@@ -553,11 +538,10 @@ def test_audit_and_distill_say_the_same(tmp_path: Path, val: bool, unlabeled: in
         seen, new = tmp_path / "seen.csv", tmp_path / "new.csv"
         files = ["--gold", seen, "--val", new, "--pool", folder / "pool.csv"]
         audited = ["--gold", new, "--trained-on", seen]
-    distilled = run("distill", *files, "--labels", folder / "labels", "--out", tmp_path / "run")
-    assert distilled.exit_code == 0, (distilled.output, distilled.exception)
+    where = ("--labels", folder / "labels", "--out", tmp_path / "run")
+    distilled = run_well("distill", *files, *where)
     inputs = ("--inputs", folder / "gold.csv", "--inputs", folder / "pool.csv")
-    found = run("audit", folder / "labels", *audited, *inputs, "--json", "--replicates", 50)
-    assert found.exit_code == 0, (found.output, found.exception)
+    found = run_well("audit", folder / "labels", *audited, *inputs, "--json", "--replicates", 50)
     config = orjson.loads((tmp_path / "run" / "student" / "config.json").read_bytes())
     compared = orjson.loads(found.stdout)["numbers"]["comparison"]
     assert compared["rows"] == (50 - unlabeled if val else 70)

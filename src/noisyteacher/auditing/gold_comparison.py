@@ -24,7 +24,7 @@ from noisyteacher.core.errors import InputError, counted, first_few, warn
 from noisyteacher.data import Tfidf
 from noisyteacher.data.dataset import Kind, take_rows
 from noisyteacher.data.input_format import fit_format
-from noisyteacher.data.tensors import FeatureMatrix, feature_matrix
+from noisyteacher.data.tensors import FeatureMatrix
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.checks import as_array
 from noisyteacher.labels.teacher_labels import join_labels
@@ -207,7 +207,7 @@ def _features(inputs: AuditInputs) -> FeatureMatrix:
     else:
         inputs = _pixels(inputs) if inputs.ndim == 4 else inputs
         made, tensors = fit_format("table", inputs.reshape(len(inputs), -1))
-    return feature_matrix(made.views().plain(tensors), made.features)
+    return made.matrix(tensors)
 
 
 def _pixels(images: np.ndarray) -> np.ndarray:

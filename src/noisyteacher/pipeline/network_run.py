@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from noisyteacher.choose.anchored import AnchoredEvidence, choose_network
 from noisyteacher.choose.choice import Candidate
@@ -253,7 +252,7 @@ class _NetworkFit:
                 return None
             else:
                 done = again
-        return self._student(done.state)
+        return Student(self.run.spec, done.state, self.task.classes, self.run.inputs)
 
     def _train_on_whole_pool(self, job: Job) -> Trained:
         """The same student, not only of the part of the pool in memory."""
@@ -269,9 +268,6 @@ class _NetworkFit:
         )
         config = self.run.config_for(len(whole.positions))
         return self._train([whole], replace(self.data, inputs=rest.inputs()), config)[0]
-
-    def _student(self, state: dict[str, Tensor]) -> Student:
-        return Student(self.run.spec, state, self.task.classes, self.run.inputs)
 
     @cached_property
     def _floor_inputs(self) -> tuple[InputFormat, FeatureMatrix]:
