@@ -42,9 +42,14 @@ def write_atomic(path: str | Path, content: bytes) -> None:
     with temporary_sibling(path) as temporary:
         with temporary.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            sync(file)
         temporary.replace(path)
+
+
+def sync(file: BinaryIO) -> None:
+    """Bring what was written onto the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager
@@ -117,8 +122,7 @@ def append_line(path: str | Path, line: bytes) -> None:
     with path.open("a+b") as file:
         _end_last_line(file)
         file.write(line.rstrip(b"\n") + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        sync(file)
 
 
 def _end_last_line(file: BinaryIO) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import file_sha256
+from noisyteacher.core.user_code import import_extra
 
 # What Transformers raises for a folder that it cannot read. A TypeError comes from a configuration
 # file that does not hold an object.
@@ -63,13 +64,7 @@ def _reachable(address: str) -> bool:
 
 def load_pretrained(auto: str, name: str, kind: str, **options: Any) -> Any:
     """What the class ``auto`` of Transformers loads by that name; ``kind`` stands in errors."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise InputError(
-            f"{kind.capitalize()}s need transformers: install it with "
-            "`pip install noisyteacher[hf]`."
-        ) from error
+    transformers = import_extra("transformers", "hf", f"{kind.capitalize()}s need transformers")
     check_model_name(name)
     place: ModuleType = transformers
     if auto == "AutoImageProcessor":

@@ -13,12 +13,12 @@ import os
 import shutil
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.core.files import temporary_sibling, write_atomic
+from noisyteacher.core.files import sync, temporary_sibling, write_atomic
 from noisyteacher.core.integrity import check_file, file_sha256, read_json, sealed_json
 from noisyteacher.core.progress import track
 from noisyteacher.data.dataset import ChannelHistogram, Dataset
@@ -81,7 +81,7 @@ def write_cache(folder: Path, made: Dataset, side: int | None) -> None:
             with (temporary / f"{stem}.npy").open("wb") as file:
                 text = column.dtype.kind == "O"  # NumPy files hold no Python strings
                 np.save(file, column.astype(np.str_) if text else column, allow_pickle=False)
-                _sync(file)
+                sync(file)
         mean, std = histogram.mean_and_std()
         files = {stem: file_sha256(temporary / f"{stem}.npy") for stem in _FILES}
         header = {"name": made.name, "classes": made.classes, "mean": mean, "std": std}
@@ -112,7 +112,7 @@ def _write_images(
             written += len(block)
             if histogram is not None:
                 histogram.add(block)
-        _sync(file)
+        sync(file)
     if written != images.count:
         raise InputError(f"{images.count} {stem} images were expected, but {written} were found.")
     return images.height, images.width
@@ -125,8 +125,3 @@ def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
             f"Decoding needs {needed / 1e9:.1f} GB in {folder.parent} and {free / 1e9:.1f} GB are "
             "free; give another cache folder or a smaller image_size."
         )
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())

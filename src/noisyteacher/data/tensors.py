@@ -23,9 +23,19 @@ Inputs: TypeAlias = Tensor | tuple[Tensor, ...]
 FeatureMatrix: TypeAlias = np.ndarray | csr_matrix  # (n, d)
 
 
+def parts_of(inputs: Inputs) -> tuple[Tensor, ...]:
+    """The tensors that raw inputs are made of, side by side."""
+    return inputs if isinstance(inputs, tuple) else (inputs,)
+
+
 def rows_in(inputs: Inputs) -> int:
     """How many rows raw inputs hold."""
-    return len(inputs[0]) if isinstance(inputs, tuple) else len(inputs)
+    return len(parts_of(inputs)[0])
+
+
+def row_bytes(rows: Tensor) -> int:
+    """The memory that a row takes, in bytes."""
+    return rows[:1].numel() * rows.element_size()
 
 
 def gather_rows(inputs: Inputs, index: Tensor) -> Inputs:

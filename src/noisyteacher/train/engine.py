@@ -253,11 +253,11 @@ class _Runner:
     def __init__(self, job: Job, session: _Session) -> None:
         self.job, self.session = job, session
         self.history = History(job.fingerprint((session.config, session.data_digest)))
-        self.stored: dict[str, Tensor] | None = None
+        self.good: dict[str, Tensor] = {}  # after the last window; empty before the first
         path = session.checkpoint(job)
         found = load_checkpoint(path, self.history.fingerprint) if path else None
         if found is not None:
-            self.stored, self.history = found
+            self.good, self.history = found
         self.run: StudentRun | None = None
         self._saved = time.monotonic()
         session.reach(job, session.config.epochs if not self.active else self.history.epochs_done)
@@ -277,8 +277,8 @@ class _Runner:
         in_time = time.monotonic() < session.deadline
         if self.run.on_gpu and session.processes.count == 1 and in_time:
             self._capture(self.run)
-        if self.stored is not None:
-            self.run.load_state(self.stored)
+        if self.good:
+            self.run.load_state(self.good)
         self.good = self.run.state()
 
     def _fresh_run(self) -> StudentRun:
@@ -310,7 +310,7 @@ class _Runner:
     def end_window(self, seconds: float) -> None:
         """Record what was just trained; on a NaN loss go back to the last good state."""
         assert self.run is not None
-        history, (epoch, window) = self.history, self.place
+        history, (epoch, window), judged = self.history, self.place, self.evaluates()
         with self.run.on_stream():
             loss = self.session.processes.mean(float(self.run.loss_sum)) / self.run.steps
         if not math.isfinite(loss):
@@ -333,21 +333,19 @@ class _Runner:
                 self.save()
         else:
             history.windows_done = 0
-            self._end_epoch(epoch, loss)
+            self._end_epoch(epoch, loss, judged)
 
     def evaluates(self) -> bool:
         """Whether the student is judged after the window that comes next."""
         config, (epoch, window) = self.session.config, self.place
-        last = epoch + 1 == config.epochs or (epoch + 1) % config.eval_every == 0
-        return last and self.run is not None and window + 1 == self.run.plan.count
+        due = epoch + 1 == config.epochs or (epoch + 1) % config.eval_every == 0
+        return due and self.run is not None and window + 1 == self.run.plan.count
 
-    def _end_epoch(self, epoch: int, loss: float) -> None:
+    def _end_epoch(self, epoch: int, loss: float, judged: bool) -> None:
         assert self.run is not None
         config, history = self.session.config, self.history
-        selection = test = None
         last = epoch + 1 == config.epochs
-        if last or (epoch + 1) % config.eval_every == 0:
-            selection, test = self._judge(last)
+        selection, test = self._judge(last) if judged else (None, None)
         history.curve.append(EpochRecord(epoch + 1, loss, selection, test))
         self.good = self.run.state(into=self.good)
         # Before the checkpoint: a kill between the two repeats the report, and loses none.
@@ -396,22 +394,18 @@ class _Runner:
             )
 
     def result(self) -> Trained:
-        if self.run is not None:
-            state = self.run.model_state()
-        else:
-            assert self.stored is not None
-            prefix = "model."
-            state = {
-                name.removeprefix(prefix): value
-                for name, value in self.stored.items()
-                if name.startswith(prefix)
-            }
+        prefix = "model."
+        state = {
+            name.removeprefix(prefix): value.cpu()
+            for name, value in self.good.items()
+            if name.startswith(prefix)
+        }
         return Trained(self.job, state, self.history, self.finished)
 
 
 def _train_cohort(jobs: list[Job], session: _Session) -> list[Trained]:
     runners = [_Runner(job, session) for job in jobs]
-    building = [r for r in runners if r.active or r.stored is None]
+    building = [r for r in runners if r.active or not r.good]
     for runner in building:
         runner.build()
     while session.processes.agree(time.monotonic() + session.last_window < session.deadline):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.data import Inputs, Split, Views
-from noisyteacher.data.tensors import gather_rows, rows_in, to_device
+from noisyteacher.data.tensors import gather_rows, parts_of, row_bytes, rows_in, to_device
 from noisyteacher.io.ids import are_among
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import EMBEDDINGS, PRETRAINED, Method, Prepared, Rows, fit_and_prepare
@@ -49,18 +49,16 @@ class TrainData:
     @property
     def row_bytes(self) -> int:
         """The memory that a training row takes, in bytes."""
-        parts = self.inputs if isinstance(self.inputs, tuple) else (self.inputs,)
-        return sum(part[:1].numel() * part.element_size() for part in parts)
+        return sum(map(row_bytes, parts_of(self.inputs)))
 
     def digest(self) -> str:
         """A digest that identifies the data: their size, evenly spaced rows, and the views."""
         found = hashlib.sha256(_ADDRESS.sub("", repr(self.views)).encode())
-        for inputs in (self.inputs, self.test_inputs):
-            for part in inputs if isinstance(inputs, tuple) else (inputs,):
-                if part is not None:
-                    rows = part[:: max(1, len(part) // _DIGEST_ROWS)].cpu().contiguous()
-                    found.update(f"{tuple(part.shape)} {part.dtype}".encode())
-                    found.update(rows.view(torch.uint8).numpy().tobytes())
+        tested = () if self.test_inputs is None else parts_of(self.test_inputs)
+        for part in (*parts_of(self.inputs), *tested):
+            rows = part[:: max(1, len(part) // _DIGEST_ROWS)].cpu().contiguous()
+            found.update(f"{tuple(part.shape)} {part.dtype}".encode())
+            found.update(rows.view(torch.uint8).numpy().tobytes())
         if self.test_y is not None:
             found.update(np.ascontiguousarray(self.test_y).tobytes())
         return found.hexdigest()

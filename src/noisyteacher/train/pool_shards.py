@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs
-from noisyteacher.data.tensors import rows_in
+from noisyteacher.data.tensors import parts_of, rows_in
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.manifest import LABEL_COLUMNS
 from noisyteacher.methods import EXTRAS, Columns, Method, Rows, fit_and_prepare
@@ -172,7 +172,7 @@ class PoolTensors(_LabelShards):
             self._add_labels(labels)
 
     def _append(self, inputs: Inputs) -> None:
-        parts = [part.numpy() for part in (inputs if isinstance(inputs, tuple) else (inputs,))]
+        parts = [part.numpy() for part in parts_of(inputs)]
         if not self._files:
             names = (self._folder / f"inputs-{i}.bin" for i in range(len(parts)))
             self._files = [_RowFile(*each) for each in zip(names, parts, strict=True)]

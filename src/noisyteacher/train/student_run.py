@@ -440,11 +440,6 @@ class StudentRun:
                 else:
                     current[name] = stored[name].to(parameter.device, copy=True)
 
-    def model_state(self) -> dict[str, Tensor]:
-        """The student's weights alone, on the CPU."""
-        with self.on_stream():
-            return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
-
 
 def _columns_on(columns: Columns, device: torch.device) -> Columns:
     """A student's own columns, on the device; weights are a copy, for refresh changes them."""

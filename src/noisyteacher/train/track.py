@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import orjson
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.files import append_line
+from noisyteacher.core.user_code import import_extra
 
 
 class Tracker(Protocol):
@@ -126,9 +126,4 @@ def _no_questions(name: str, remedy: str) -> Iterator[None]:
 
 
 def _import(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"{module} is not installed; install it with `pip install 'noisyteacher[track]'`."
-        ) from error
+    return import_extra(module, "track", f"{module} is not installed")

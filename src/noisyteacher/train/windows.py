@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from noisyteacher.data import Inputs
+from noisyteacher.data.tensors import parts_of, row_bytes
 from noisyteacher.methods import Columns
 
 BLOCKS = 32  # in a window: enough of them to mix a sorted pool, and each is read in one go
@@ -92,7 +93,7 @@ class WindowReader:
         device: torch.device,
     ) -> None:
         """``positions`` (m,) are those of the columns' rows in ``inputs``."""
-        parts = inputs if isinstance(inputs, tuple) else (inputs,)
+        parts = parts_of(inputs)
         values = [columns.y, columns.weight, *columns.values.values()]
         self._positions, self._device = positions, device
         self._sources = [_as_stored(part) for part in parts] + values
@@ -158,14 +159,14 @@ class _PinnedCopies:
     def __init__(self, sources: list[Tensor], device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)
         self._read, self._taken = torch.cuda.Event(), torch.cuda.Event()
-        largest = max(_PINNED_BYTES, *(_row_bytes(source) for source in sources))
+        largest = max(_PINNED_BYTES, *(row_bytes(source) for source in sources))
         # Two by turns: one is filled while the other is on its way.
         buffers = [torch.empty(largest, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
         self._turns = cycle([(buffer, torch.cuda.Event()) for buffer in buffers])
 
     def copy(self, source: Tensor, index: Tensor, goal: Tensor) -> None:
         """Queue the copy of ``source[index]`` to ``goal``; waits only for a free buffer."""
-        width = _row_bytes(source)
+        width = row_bytes(source)
         at_once = max(1, _PINNED_BYTES // max(width, 1))
         with torch.cuda.stream(self._stream):
             # What was read before must have been taken from where this goes.
@@ -188,10 +189,6 @@ class _PinnedCopies:
 
     def mark_as_taken(self) -> None:
         self._taken.record(torch.cuda.current_stream())
-
-
-def _row_bytes(rows: Tensor) -> int:
-    return rows[:1].numel() * rows.element_size()
 
 
 def _as_stored(rows: Tensor) -> Tensor:
