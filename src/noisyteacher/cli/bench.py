@@ -150,7 +150,10 @@ def bench(
     """
     say_first(f"Preparing {recipe}.", quiet=json or rank() > 0)
     if recipe == _TABLES:
-        _make_tables(files or [], out or Path("results"), json)
+        from noisyteacher.bench.publish import publish, read_files
+
+        for path in publish(read_files(files or []), out or Path("results")):
+            typer.echo(json_line({"file": str(path)}) if json else str(path))
         return
     if files:
         raise InputError(f"Unexpected argument {str(files[0])!r}: only `bench tables` takes files.")
@@ -293,10 +296,3 @@ def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _make_tables(files: list[Path], out: Path, json: bool) -> None:
-    from noisyteacher.bench.publish import publish, read_files
-
-    for path in publish(read_files(files), out):
-        typer.echo(json_line({"file": str(path)}) if json else str(path))

@@ -52,8 +52,7 @@ def find_imdb(place: Path, options: ReadOptions) -> Found | None:
     for folder in (place, place / "aclImdb"):
         train, test = _reviews(folder / "train"), _reviews(folder / "test")
         if train:
-            files = tuple(train + test)
-            return Found("aclImdb", files, partial(_read_imdb, folder, train, test))
+            return Found("aclImdb", (*train, *test), partial(_read_imdb, folder, train, test))
     return None
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, MissingIdsError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.noise import TeacherNoise
 
@@ -168,6 +168,19 @@ def given(method: object, labels: TeacherLabels | None) -> TeacherLabels:
 def pool_labels(method: object, rows: Rows, labels: TeacherLabels | None) -> TeacherLabels:
     """The teacher's labels of the pool rows, in their order."""
     return given(method, labels).take(rows.ids[~rows.gold])
+
+
+def labels_of_gold(
+    method: object, labels: TeacherLabels | None, ids: np.ndarray, what: str, otherwise: str
+) -> TeacherLabels:
+    """The teacher's labels of gold rows, which many teachers do not give."""
+    try:
+        return given(method, labels).take(ids)
+    except MissingIdsError as error:
+        raise MissingIdsError(
+            f"{method!r} needs the teacher's {what} of gold rows too, but there are "
+            f"{str(error).rstrip('.')}: label A as well, or take {otherwise}."
+        ) from error
 
 
 def one_hot(y: Tensor, classes: int) -> Tensor:

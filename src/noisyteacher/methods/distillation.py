@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from noisyteacher.core.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.losses import dkd, vid_nll, vid_rho
 from noisyteacher.methods.batch import (
@@ -23,8 +23,8 @@ from noisyteacher.methods.batch import (
     Rows,
     StudentModel,
     all_rows,
-    given,
     gold_losses,
+    labels_of_gold,
     pool_labels,
     temper,
     top_classes,
@@ -138,21 +138,12 @@ class VID(TargetMethod):
     def prepare(self, rows: Rows, labels: Labels, noise: Noise) -> Columns:
         columns = super().prepare(rows, labels, noise)
         wanted = np.ones(len(rows), bool) if self.on == "all" else ~rows.gold
-        found = self._embeddings(given(self, labels), rows.ids[wanted])
-        embedding = torch.zeros(len(rows), found.shape[1])
-        embedding[torch.from_numpy(wanted)] = found
+        found = labels_of_gold(self, labels, rows.ids[wanted], "embeddings", 'on="pool"')
+        vectors = torch.from_numpy(found.extras["embedding"].astype(np.float32))
+        embedding = torch.zeros(len(rows), vectors.shape[1])
+        embedding[torch.from_numpy(wanted)] = vectors
         columns.values["embedding"] = embedding
         return columns
-
-    def _embeddings(self, labels: TeacherLabels, ids: np.ndarray) -> Tensor:
-        try:
-            taken = labels.take(ids)
-        except MissingIdsError as error:
-            raise MissingIdsError(
-                f"{self!r} needs the teacher's embeddings of gold rows too, but there are "
-                f'{str(error).rstrip(".")}: label A as well, or take on="pool".'
-            ) from error
-        return torch.from_numpy(taken.extras["embedding"].astype(np.float32))
 
     def modules(self, student: StudentModel, columns: Columns) -> nn.Module:
         return Projection(student.embedding_dim, columns.values["embedding"].shape[1], self.layers)

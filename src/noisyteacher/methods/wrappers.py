@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from noisyteacher.core.errors import InputError, MissingIdsError
+from noisyteacher.core.errors import InputError
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods.batch import (
     Batch,
@@ -22,8 +22,8 @@ from noisyteacher.methods.batch import (
     Output,
     Rows,
     dense_labels,
-    given,
     gold_losses,
+    labels_of_gold,
     pool_labels,
     temper,
     temper_top,
@@ -153,31 +153,24 @@ class Temperature(Wrapper):
                 values["top_prob"][~gold], values["tail"][~gold], others, self.t_b
             )
         if self.a_target == "teacher":
-            self._aim_gold_at_teacher(columns, rows, given(self, labels), hard)
+            ids = rows.ids[columns.index[gold].numpy()]
+            found = labels_of_gold(self, labels, ids, "labels", 'a_target="true"')
+            self._aim_gold_at_teacher(columns, found, hard)
         return columns
 
     def _innermost(self) -> Method:
         *_, innermost = inner_methods(self)
         return innermost
 
-    def _aim_gold_at_teacher(
-        self, columns: Columns, rows: Rows, labels: TeacherLabels, hard: bool
-    ) -> None:
+    def _aim_gold_at_teacher(self, columns: Columns, found: TeacherLabels, hard: bool) -> None:
         values, gold = columns.values, columns.y >= 0
-        try:
-            found = labels.take(rows.ids[columns.index[gold].numpy()])
-        except MissingIdsError as error:
-            raise MissingIdsError(
-                f"{self!r} needs the teacher's labels of gold rows too, but there are "
-                f'{str(error).rstrip(".")}: label A as well, or take a_target="true".'
-            ) from error
         if "target" in values:
             target = dense_labels(found, hard)
             values["target"][gold] = target if hard else temper(target, self.t_a)
         else:
             top, tail = torch.from_numpy(found.topk_prob), torch.from_numpy(found.tail)
             if not hard:
-                top, tail = temper_top(top, tail, rows.classes - found.k, self.t_a)
+                top, tail = temper_top(top, tail, found.num_classes - found.k, self.t_a)
             values["top_index"][gold] = torch.from_numpy(found.topk_index.astype(np.int32))
             values["top_prob"][gold], values["tail"][gold] = top, tail
 

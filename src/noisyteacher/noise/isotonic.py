@@ -57,7 +57,10 @@ def fit_step_isotonic(
     Returns:
         One knot for each distinct covariate, and the fitted value there.
     """
-    _check_bounds(lower_bound, upper_bound)
+    if not lower_bound <= upper_bound:
+        raise InputError(
+            f"lower_bound must not be above upper_bound, but {lower_bound} > {upper_bound}."
+        )
     covariate, response, weights = _check_points(x, y, weight)
     knots, group = np.unique(covariate, return_inverse=True)
     total = np.bincount(group, weights=weights)
@@ -112,13 +115,6 @@ class StepIsotonic(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships n
         if not hasattr(self, "knots_"):
             raise InputError("This StepIsotonic is not fitted yet: call fit(x, y) before predict.")
         return step_value(StepCurve(self.knots_, self.values_), x)
-
-
-def _check_bounds(lower_bound: Number, upper_bound: Number) -> None:
-    if not lower_bound <= upper_bound:
-        raise InputError(
-            f"lower_bound must not be above upper_bound, but {lower_bound} > {upper_bound}."
-        )
 
 
 def _check_points(

@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from noisyteacher.core.errors import InputError
 from noisyteacher.data import Inputs
@@ -72,7 +72,8 @@ class StudentRun:
         self.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.modules is not None:
             self.modules.to(self.device)
-        self.parameters = [p for p in self._parameters() if p.requires_grad]
+        owners = [self.model] if self.modules is None else [self.model, self.modules]
+        self.parameters = [p for one in owners for p in one.parameters() if p.requires_grad]
         optimizer = self.config.optimizer
         if job.weight_decay is not None:
             optimizer = replace(optimizer, weight_decay=job.weight_decay)
@@ -85,11 +86,6 @@ class StudentRun:
         shown = self.data.views.plain(self.data.rows(first))
         method = self.job.method
         model.check(shown, embedding_for=repr(method) if EMBEDDINGS in method.needs else None)
-
-    def _parameters(self) -> Iterator[nn.Parameter]:
-        yield from self.model.parameters()
-        if self.modules is not None:
-            yield from self.modules.parameters()
 
     def _build_buffers(self) -> None:
         columns, config, device = self.all_columns, self.config, self.device
