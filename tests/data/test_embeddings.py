@@ -107,6 +107,22 @@ def test_a_saved_encoder_is_the_same_whether_it_was_used_or_not(
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "used" / name).read_bytes()
 
 
+def test_a_folder_in_the_users_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in --encoder=~/bert, of which many shells leave the tilde as it is."""
+    from noisyteacher.data import Tokens
+    from noisyteacher.models import TextEncoder
+
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.setenv("USERPROFILE", str(folder.parent))
+    here, plain = f"~/{folder.name}", Embeddings(folder)
+    made = Embeddings(here)
+    assert (made.digest, made.to_json()) == (plain.digest, plain.to_json())
+    assert torch.equal(made.transform(TEXTS), plain.transform(TEXTS))
+    assert Tokens(here).to_json()["tokenizer"] == str(folder)
+    assert TextEncoder(here, classes=2).build().classes == 2
+    assert Embeddings("./bert", max_length=8).encoder == "./bert"
+
+
 def test_an_unknown_encoder_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No encoder could be loaded from"):
         Embeddings(tmp_path)

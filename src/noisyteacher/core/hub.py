@@ -34,7 +34,7 @@ def check_model_name(name: str | Path) -> None:
 
     Without this check, Transformers retries for half a minute before it reports an error.
     """
-    if Path(name).expanduser().exists():
+    if Path(name).exists():
         return
     text = str(name)
     if text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
@@ -48,6 +48,11 @@ def check_model_name(name: str | Path) -> None:
             f"The model {text!r} is neither a folder nor in the local cache, and the Hugging Face "
             "hub cannot be reached. Check the name, or give the folder of a downloaded model."
         )
+
+
+def without_tilde(name: str | Path) -> str:
+    """The name of a model, or its folder with the user's home in place of ``~``."""
+    return os.path.expanduser(name)  # noqa: PTH111  Path would make a name, bert, of ./bert
 
 
 def _reachable(address: str) -> bool:

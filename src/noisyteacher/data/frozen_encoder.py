@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import load_pretrained, model_digest
+from noisyteacher.core.hub import load_pretrained, model_digest, without_tilde
 from noisyteacher.core.progress import track
 from noisyteacher.data.cache import cache_folder
 from noisyteacher.data.text import Featurizer
@@ -51,7 +51,7 @@ class FrozenEncoder(Featurizer, ABC):
         cache: str | Path | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        self.encoder = str(encoder)
+        self.encoder = without_tilde(encoder)
         self.cache = None if cache is None else Path(cache)
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
 

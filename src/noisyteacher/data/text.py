@@ -20,7 +20,7 @@ from torch import Tensor
 
 from noisyteacher.core.errors import InputError, warn
 from noisyteacher.core.files import write_atomic
-from noisyteacher.core.hub import load_pretrained, model_digest
+from noisyteacher.core.hub import load_pretrained, model_digest, without_tilde
 from noisyteacher.data.views import BagViews, EncoderViews, Views
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Tokens(Featurizer):
     """Sequences of a Hugging Face tokenizer, by name or local folder, truncated and padded."""
 
     def __init__(self, tokenizer: str | Path, max_length: int = 256) -> None:
-        self.tokenizer = str(tokenizer)
+        self.tokenizer = without_tilde(tokenizer)
         self.max_length = max_length
         self._loaded = load_pretrained("AutoTokenizer", self.tokenizer, "tokenizer")
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few, warn
-from noisyteacher.core.hub import LOADING_ERRORS, check_model_name, quiet_loading
+from noisyteacher.core.hub import LOADING_ERRORS, check_model_name, quiet_loading, without_tilde
 from noisyteacher.models.spec import ModelSpec, Network, require_classes
 
 # One batch of token rows: input_ids (b, T) int64 and attention_mask (b, T).
@@ -42,6 +42,7 @@ class TextEncoder(ModelSpec):
             raise InputError(
                 f"TextEncoder: path_or_name must be a folder or a name, not {self.path_or_name!r}."
             )
+        object.__setattr__(self, "path_or_name", without_tilde(self.path_or_name))
         if not isinstance(self.pretrained, bool):
             raise InputError(
                 f"TextEncoder: pretrained must be true or false, not {self.pretrained!r}."
