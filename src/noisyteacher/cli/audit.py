@@ -18,6 +18,7 @@ from noisyteacher.cli.common import (
     Open,
     Seed,
     TextColumn,
+    json_line,
     say_first,
     say_next,
     verb,
@@ -91,7 +92,6 @@ def audit(
         html: Write the audit as a page to this file.
     """
     say_first(f"Auditing the labels in {store}.", quiet=json)
-    import orjson
     from rich.console import Console
 
     from noisyteacher.auditing import audit as run_audit
@@ -104,16 +104,15 @@ def audit(
         raise InputError("--open can only be used with --html, which names the page.")
     if embeddings and inputs:
         raise InputError("Use either --inputs or --embeddings, not both.")
-    labels = TeacherLabels.open(store, extras=("embedding",) if embeddings else ())
+    extras = ("embedding",) if embeddings else ()
+    labels = TeacherLabels.open(store, extras=extras)
     read = partial(read_gold, labels=labels, id_column=id_column, label_column=label_column)
     options = FileOptions(id_column, text_column, label_column)
     status = Console(stderr=True).status(f"Auditing {len(labels)} labels")
     with warnings_as_lines(), status:
         val = read(gold)
         known = None if trained_on is None else read(trained_on, needs_labels=False)
-        apart = None
-        if pool is not None:
-            apart = TeacherLabels.open(pool, extras=("embedding",) if embeddings else ())
+        apart = None if pool is None else TeacherLabels.open(pool, extras=extras)
         given: dict[str, Any] = {}
         if embeddings:
             val = _usable(val, labels, labels.ids)
@@ -136,7 +135,7 @@ def audit(
     if html is not None:
         write_audit_page(result.to_dict(), html)
     if json:
-        typer.echo(orjson.dumps(result.to_dict()).decode())
+        typer.echo(json_line(result.to_dict()))
     else:
         typer.echo(result.summary())
         if html is not None:
@@ -185,10 +184,9 @@ def _read_inputs(
 
     from noisyteacher.io.ids import ids_like
 
-    sets: list[Dataset] = []
-    for place in places:
-        sets.append(_load(place, options, sets[0].features if sets else ()))
-    first, where = sets[0], f"the inputs {' and '.join(part.name for part in sets)}"
+    first = _load(places[0], options, ())
+    sets = [first, *(_load(place, options, first.features) for place in places[1:])]
+    where = f"the inputs {' and '.join(part.name for part in sets)}"
     if any(part.kind != first.kind for part in sets):
         kinds = ", ".join(f"{part.kind}s in {part.name}" for part in sets)
         raise InputError(f"All inputs must be of one kind, not {kinds}.")
