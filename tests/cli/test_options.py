@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from noisyteacher.bench.gold_sizes import SHOWN
 from noisyteacher.cli import app
-from noisyteacher.cli.common import VerbCommand, print_text, text_table
+from noisyteacher.cli.common import VerbCommand, print_text, text_table, warnings_as_lines
+from noisyteacher.core.errors import warn
+from noisyteacher.core.progress import ProgressDisplay
 
 GROUP: Any = typer.main.get_command(app)
 OPTIONS = [
@@ -173,3 +175,19 @@ def test_no_name_in_a_file_can_command_the_terminal() -> None:
     assert r"[/b] \x1b[2J" in shown.getvalue()
     assert "\x1b]" not in shown.getvalue()
     assert "\x1b[2J" not in shown.getvalue()
+
+
+def test_a_note_stays_above_the_bars(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bars are drawn again over the lines where they stand, and over a note among these."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    with warnings_as_lines(), ProgressDisplay() as display:
+        display.update("Training", 1, 3)
+        display._bars.refresh()
+        warn("mind the gap")
+        display.update("Training", 2, 3)
+    before, _, after = capsys.readouterr().err.partition("Note: mind the gap")
+    assert before.endswith("\x1b[2K")  # the line was emptied first
+    assert after.startswith("\n")

@@ -193,7 +193,10 @@ def say_first(text: str, quiet: bool = False) -> None:
 
 def say(text: str) -> None:
     """Print to standard error; a terminal breaks the text at words, a file has one line."""
-    print_text(Console(stderr=True), text)
+    if hasattr(sys.stderr, "rich_proxied_file"):  # bars are shown: this prints above them
+        print(printable(text), file=sys.stderr)
+    else:
+        print_text(Console(stderr=True), text)
 
 
 def print_text(console: Console, text: str) -> None:
