@@ -230,6 +230,14 @@ def test_lists_are_no_labels_to_leave_out(tmp_path: Path) -> None:
         )
 
 
+def test_lists_are_no_confidences(tmp_path: Path) -> None:
+    path = tmp_path / "lists.parquet"
+    columns = {"id": ["a", "b"], "label": ["cat", "dog"], "sure": [[0.5, 0.5], [0.9, 0.1]]}
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(InputError, match="'sure' holds lists, not numbers"):
+        import_table([path], label_column="label", confidence_column="sure")
+
+
 def test_probabilities_beside_a_label_stay_what_they_are(tmp_path: Path) -> None:
     table = "id,label,cat,dog\na,dog,0.75,0.25\nb,dog,0.25,0.75\n"
     for classes in (None, parse_classes("cat,dog")):

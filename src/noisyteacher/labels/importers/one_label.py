@@ -165,6 +165,8 @@ def read_labeled(
     else:
         find_column("confidence", confidence_column, (), table.column_names, where)
         given = numbers_in(table, confidence_column, where)
+        if given.shape[1] != 1:
+            raise InputError(f"{where}: the column {confidence_column!r} holds lists, not numbers.")
         if not _in_range(given):
             raise InputError(
                 f"{where}: confidences lie between 0 and 1, but those in {confidence_column!r} go "
