@@ -209,3 +209,10 @@ def test_probabilities_given_as_logits_are_noticed(kind):
         warnings.simplefilter("error")
         TeacherLabels.from_logits(range(20), kind(np.log(probs)))
         TeacherLabels.from_logits(range(20), kind(2 * probs))
+
+
+@pytest.mark.parametrize("dtype", [">f4", np.longdouble])
+def test_logits_of_types_that_torch_does_not_have(dtype):
+    logits = np.array([[1, 0], [0, 2]], dtype)
+    labels = TeacherLabels.from_logits(["a", "b"], logits)
+    assert labels.topk_index.tolist() == [[0, 1], [1, 0]]

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.core.reprs import notebook_html
@@ -21,6 +20,7 @@ from noisyteacher.labels.checks import (
     ArrayLike,
     Numbers,
     as_array,
+    as_float,
     blocks_of_logits,
     blocks_of_probs,
     check_shape,
@@ -343,10 +343,11 @@ def _mean_blocks(aligned: Sequence[TeacherLabels]) -> Iterator[LogAndProbs]:
         yield LogAndProbs(logs(mean), mean)
 
 
-def _warn_of_probabilities(logits: Any) -> None:
+def _warn_of_probabilities(logits: Numbers) -> None:
     """A softmax of probabilities is nearly flat, and looks like a teacher without an opinion."""
-    few = torch.as_tensor(logits[:1000]).float()
-    if len(few) and bool((few >= 0).all() and ((few.sum(1) - 1).abs() < 1e-3).all()):
+    few = as_float(logits[:1000])
+    likely = len(few) and few.min() >= 0 and few.max() < 2  # larger ones may not have a sum
+    if likely and (abs(few.sum(1) - 1) < 1e-3).all():
         warn(
             "These logits look like probabilities: none is below 0, and rows sum to 1. Their "
             "softmax is nearly flat; give probabilities as such."
