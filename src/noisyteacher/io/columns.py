@@ -206,6 +206,14 @@ def numbers_in(table: Any, column: str, where: str) -> npt.NDArray[np.floating[A
     return np.asarray(values.cast(wide, safe=False).to_numpy()).reshape(len(table), width)
 
 
+def one_number_in(table: Any, column: str, where: str) -> npt.NDArray[np.floating[Any]]:
+    """(n,) values of a column of numbers; one of lists is refused."""
+    values = numbers_in(table, column, where)
+    if values.shape[1] != 1:
+        raise InputError(f"{where}: the column {column!r} holds lists, not numbers.")
+    return values[:, 0]
+
+
 def features_in(table: Any, columns: Sequence[str], where: str) -> npt.NDArray[np.float32]:
     """(n, d) numbers: columns side by side, columns of lists spread out."""
     parts = [numbers_in(table, name, where).astype(np.float32) for name in columns]

@@ -24,7 +24,7 @@ from noisyteacher.io.classes import (
     labeled_rows,
     may_be_labels,
 )
-from noisyteacher.io.columns import is_list, numbers_in
+from noisyteacher.io.columns import is_list, one_number_in
 from noisyteacher.io.formats import line_blocks
 from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
 from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
@@ -164,9 +164,7 @@ def read_labeled(
         found, told = found or confidence_column is not None, told + doubt
     else:
         find_column("confidence", confidence_column, (), table.column_names, where)
-        given = numbers_in(table, confidence_column, where)
-        if given.shape[1] != 1:
-            raise InputError(f"{where}: the column {confidence_column!r} holds lists, not numbers.")
+        given = one_number_in(table, confidence_column, where)
         if not _in_range(given):
             raise InputError(
                 f"{where}: confidences lie between 0 and 1, but those in {confidence_column!r} go "

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import ClassAnswers
-from noisyteacher.io.columns import ids_in, is_list, is_text_type, numbers_in
+from noisyteacher.io.columns import ids_in, is_list, is_text_type, numbers_in, one_number_in
 from noisyteacher.io.formats import JSON_LINES, is_untyped, kind_of, name_files, read_arrays
 from noisyteacher.io.ids import IdsLike, clean_ids, whole_numbers
 from noisyteacher.io.spelling import NO_CLASS, Spellings
@@ -277,11 +277,8 @@ def _probabilities(
             return values, None if classes is None else tuple(classes)
         table = _class_table(column, list_column, where)
     columns = _class_columns(table, classes, where, logits=logits)
-    parts = [numbers_in(table, column, where) for column in columns.values()]
-    wide = [name for name, part in zip(columns.values(), parts, strict=True) if part.shape[1] != 1]
-    if wide:
-        raise InputError(f"{where}: the column {wide[0]!r} holds lists, not numbers.")
-    return np.concatenate(parts, axis=1), tuple(columns)
+    values = [one_number_in(table, column, where) for column in columns.values()]
+    return np.stack(values, axis=1), tuple(columns)
 
 
 def _only_list_column(table: Any) -> str | None:
