@@ -33,20 +33,18 @@ from noisyteacher.labels.importers.lexicon import word_set
 from noisyteacher.labels.importers.prose import Prose
 from noisyteacher.labels.importers.reading import (
     AMBIGUOUS,
+    BESIDE,
+    CONFIDENCE_KEYS,
     CUT_OFF,
     EMPTY,
     OFF_LIST,
     REFUSED,
     Reading,
-    one_class,
-    several_classes,
-)
-from noisyteacher.labels.importers.stated_confidence import (
-    BESIDE,
-    CONFIDENCE_KEYS,
     confidence_in,
     key_words,
+    one_class,
     read_number,
+    several_classes,
     stated_confidence,
 )
 

@@ -29,7 +29,7 @@ from noisyteacher.io.ids import clean_ids
 from noisyteacher.io.spelling import plain
 from noisyteacher.labels.importers.answer_lines import LONGEST_REMEMBERED, SHAPE_ERRORS, LineReader
 from noisyteacher.labels.importers.answers import Remembered
-from noisyteacher.labels.importers.common_names import WORD
+from noisyteacher.labels.importers.lexicon import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
 from noisyteacher.labels.importers.reading import CUT_OFF, EMPTY, OFF_LIST, REFUSED

@@ -277,8 +277,8 @@ def _probabilities(
             return values, None if classes is None else tuple(classes)
         table = _class_table(column, list_column, where)
     columns = _class_columns(table, classes, where, logits=logits)
-    values = [one_number_in(table, column, where) for column in columns.values()]
-    return np.stack(values, axis=1), tuple(columns)
+    parts = [one_number_in(table, column, where) for column in columns.values()]
+    return np.stack(parts, axis=1), tuple(columns)
 
 
 def _only_list_column(table: Any) -> str | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from noisyteacher.io.spelling import NO_CLASS, Spellings
 from noisyteacher.labels.importers import lexicon
-from noisyteacher.labels.importers.common_names import (
+from noisyteacher.labels.importers.lexicon import (
     CLAUSE_END,
     WORD,
     CommonNames,

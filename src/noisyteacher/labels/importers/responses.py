@@ -25,8 +25,7 @@ import orjson
 from noisyteacher.core.errors import first_few
 from noisyteacher.labels.importers.answers import Position, Positions
 from noisyteacher.labels.importers.lexicon import word_set
-from noisyteacher.labels.importers.reading import REFUSED
-from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS, key_words
+from noisyteacher.labels.importers.reading import CONFIDENCE_KEYS, REFUSED, key_words
 
 ERROR = "error"
 ID_KEYS = ("custom_id", "id", "key", "request_id", "responseId", "response_id")

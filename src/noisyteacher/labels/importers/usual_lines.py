@@ -16,8 +16,8 @@ import pyarrow as pa
 from noisyteacher.io.formats import SHORT_LINE
 from noisyteacher.io.uniform_lines import uniform_lines
 from noisyteacher.io.user_tables import by_name, first_present, parsed_at_once
+from noisyteacher.labels.importers.reading import CONFIDENCE_KEYS
 from noisyteacher.labels.importers.responses import ID_KEYS, PLAIN_KEYS, find_id, rivals_of_text
-from noisyteacher.labels.importers.stated_confidence import CONFIDENCE_KEYS
 
 # With one of these keys a row may be something else than an answer in a row of the user's own.
 _OTHER_SHAPES = frozenset(
