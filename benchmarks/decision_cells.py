@@ -10,6 +10,7 @@ import importlib.util
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from scipy.special import softmax
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
+
+from noisyteacher.data.embeddings import Embeddings
 
 TEXT_SETS = ("trec", "banking77", "emotion", "irony", "sst2", "imdb")
 TABLE_SETS = ("digits", "wine", "breast_cancer")
@@ -84,23 +87,7 @@ KEYWORDS: dict[str, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One decision to make: features, gold labels, and the teacher's word on gold and pool."""
-
-    dataset: str
-    teacher: str
-    gold_rows: int
-    seed: int
-    classes: tuple[str, ...]
-    gold_x: np.ndarray
-    gold_y: np.ndarray
-    gold_probs: np.ndarray
-    pool_x: np.ndarray
-    pool_probs: np.ndarray
-    test_x: np.ndarray
-    test_y: np.ndarray
-    test_probs: np.ndarray
+CellKey: TypeAlias = tuple[str, str, int, int]  # data set, teacher, gold rows, seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,20 +101,38 @@ class Data:
     official_test: np.ndarray  # (n,) bool
 
 
-def draw_cell(
-    data: Data,
-    dataset: str,
-    teacher: str,
-    gold_rows: int,
-    seed: int,
-    encoder: object = None,
-    official: bool = False,
-) -> Cell:
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One decision to make: the rows of its parts, and the teacher's word on every row."""
+
+    key: CellKey
+    data: Data
+    gold: np.ndarray
+    pool: np.ndarray
+    test: np.ndarray
+    probs: np.ndarray  # (n, L) float32
+
+    @property
+    def test_x(self) -> np.ndarray:
+        return self.data.x[self.test]
+
+    @property
+    def test_y(self) -> np.ndarray:
+        return self.data.y[self.test]
+
+    @property
+    def teacher_is_right(self) -> np.ndarray:
+        """On the test rows."""
+        return self.probs[self.test].argmax(1) == self.test_y
+
+
+def draw_cell(data: Data, key: CellKey, encoder: Embeddings, official: bool = False) -> Cell:
     """Gold, pool and test rows of one seed, disjoint from the rows that a teacher learns from.
 
     With ``official``, students are tested on the data set's own test rows, which may be drawn
     differently from its training rows.
     """
+    dataset, teacher, gold_rows, seed = key
     rng = np.random.default_rng([seed, 7])
     order = rng.permutation(len(data.y))
     if official:
@@ -137,32 +142,18 @@ def draw_cell(
     own = np.concatenate([first, np.setdiff1d(order[:NAIVE_BAYES_ROWS], first)])
     order = order[~np.isin(order, own)]
     gold, order = order[:gold_rows], order[gold_rows:]
-    test = min(TEST, len(order) // 2)
-    test_rows, pool = order[:test], order[test : test + MOST_POOL]
+    most = min(TEST, len(order) // 2)
+    test, pool = order[:most], order[most : most + MOST_POOL]
     if official:
-        test_rows = np.flatnonzero(data.official_test)
+        test = np.flatnonzero(data.official_test)
     elif len(pool) == MOST_POOL:
-        test_rows = np.concatenate([test_rows, order[test + MOST_POOL :]])
+        test = np.concatenate([test, order[most + MOST_POOL :]])
     probs = teacher_probs(data, dataset, teacher, own, seed, encoder)
-    return Cell(
-        dataset,
-        teacher,
-        gold_rows,
-        seed,
-        data.classes,
-        data.x[gold],
-        data.y[gold],
-        probs[gold],
-        data.x[pool],
-        probs[pool],
-        data.x[test_rows],
-        data.y[test_rows],
-        probs[test_rows],
-    )
+    return Cell(key, data, gold, pool, test, probs)
 
 
 def teacher_probs(
-    data: Data, dataset: str, teacher: str, own: np.ndarray, seed: int, encoder: object = None
+    data: Data, dataset: str, teacher: str, own: np.ndarray, seed: int, encoder: Embeddings
 ) -> np.ndarray:
     """(n, L) float32: what the teacher says about every row."""
     classes = len(data.classes)
@@ -170,8 +161,9 @@ def teacher_probs(
         sentences = SENTENCES.get(dataset) or {
             name: (name.replace("_", " "),) for name in data.classes
         }
-        assert callable(encoder), "the zero-shot teacher needs a sentence encoder"
-        means = np.stack([encoder(list(sentences[name])).mean(0) for name in data.classes])
+        means = np.stack(
+            [encoder.transform(sentences[name]).numpy().mean(0) for name in data.classes]
+        )
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         return softmax(SCALE * data.x @ means.T, axis=1).astype(np.float32)
     if teacher == "naive-bayes":

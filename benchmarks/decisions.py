@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import orjson
@@ -40,6 +40,7 @@ from decision_cells import (
     TEACHERS,
     TEXT_SETS,
     Cell,
+    CellKey,
     Data,
     bundled_encoder,
     draw_cell,
@@ -54,7 +55,6 @@ from noisyteacher.labels import TeacherLabels
 
 GOLD_SIZES = (50, 100, 200, 400, 1_000)
 FILES = {"ours": "rows", "alternatives": "alternatives"}
-CellKey: TypeAlias = tuple[str, str, int, int]  # data set, teacher, gold rows, seed
 ALTERNATIVES = ("gold", "hard labels", "both", "CleanLearning", "self-training")
 
 
@@ -83,21 +83,19 @@ def load_cell(folder: Path, encoder: str, wanted: CellKey, official: bool = Fals
     """The cell, in a worker of its own: one thread, and no warnings."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    dataset, teacher, gold, seed = wanted
-    data, embed = load(folder, dataset, encoder), Embeddings.cached(encoder)
-    return draw_cell(
-        data, dataset, teacher, gold, seed, lambda texts: embed.transform(texts).numpy(), official
-    )
+    data = load(folder, wanted[0], encoder)
+    return draw_cell(data, wanted, Embeddings.cached(encoder), official)
 
 
 def decision_rows(cell: Cell) -> DecisionRows:
     """Gold rows, all of which measure the teacher, and the pool."""
-    gold, pool = len(cell.gold_y), len(cell.pool_x)
-    ids = np.arange(gold + pool)
-    y = np.concatenate([cell.gold_y, np.full(pool, -1)])
-    labels = TeacherLabels.from_probs(ids, np.concatenate([cell.gold_probs, cell.pool_probs]))
-    x = np.concatenate([cell.gold_x, cell.pool_x])
-    return DecisionRows(x, ids, y, y >= 0, y >= 0, labels, len(cell.classes))
+    rows = np.concatenate([cell.gold, cell.pool])
+    ids = np.arange(len(rows))
+    is_gold = ids < len(cell.gold)
+    y = np.where(is_gold, cell.data.y[rows], -1)
+    labels = TeacherLabels.from_probs(ids, cell.probs[rows])
+    x, classes = cell.data.x[rows], len(cell.data.classes)
+    return DecisionRows(x, ids, y, is_gold, is_gold, labels, classes)
 
 
 def append_row(path: Path, wanted: CellKey, row: dict[str, Any]) -> None:
@@ -111,20 +109,21 @@ def decide(cell: Cell) -> dict[str, Any]:
     """What ``distill`` would return, what it states, and its candidates alone."""
     rows = decision_rows(cell)
     began = time.process_time()
-    choice = choose_linear(rows, seed=cell.seed)
+    choice = choose_linear(rows, seed=cell.key[3])
     seconds = time.process_time() - began
-    said = choice.student.logits(cell.test_x).argmax(1)
+    x, y = cell.test_x, cell.test_y
+    said = choice.student.logits(x).argmax(1)
     # Each candidate alone, at its setting with the lowest out-of-fold log-loss.
     candidates = linear_candidates()
     fits = solve_candidates(rows, candidates)
     best = [max(parts, key=lambda part: part.weight).setting for parts in choice.own_parts]
     alone = {
-        repr(candidate.method): _right(by_setting[setting].logits(cell.test_x), cell.test_y)
+        repr(candidate.method): 100 * float(np.mean(by_setting[setting].logits(x).argmax(1) == y))
         for candidate, by_setting, setting in zip(candidates, fits, best, strict=True)
     }
     return {
-        "accuracy": 100 * float(np.mean(said == cell.test_y)),
-        "macro_f1": 100 * macro_f1(cell.test_y, said),
+        "accuracy": 100 * float(np.mean(said == y)),
+        "macro_f1": 100 * macro_f1(y, said),
         "stated": [100 * v for v in (choice.score.value, choice.score.low, choice.score.high)],
         "gain": [100 * v for v in (choice.gain.value, choice.gain.low, choice.gain.high)],
         "weights": {repr(line.method): round(line.weight, 4) for line in choice.lines},
@@ -133,26 +132,24 @@ def decide(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _right(logits: np.ndarray, y: np.ndarray) -> float:
-    return 100 * float(np.mean(logits.argmax(1) == y))
-
-
 def alternatives(cell: Cell) -> dict[str, float]:
     """Test accuracy of what users would do instead."""
-    said = cell.pool_probs.argmax(1)
-    both_x = np.concatenate([cell.gold_x, cell.pool_x])
-    both_y = np.concatenate([cell.gold_y, said])
+    x, y, gold, pool = cell.data.x, cell.data.y, cell.gold, cell.pool
+    said, both = cell.probs[pool].argmax(1), np.concatenate([gold, pool])
+    both_y = np.concatenate([y[gold], said])
+    # Pseudo-labels of its own for the pool; the teacher is not asked.
+    self_training = SelfTrainingClassifier(LogisticRegression(C=10, max_iter=1_000), threshold=0.8)
     found = {
-        "gold": _tuned(cell.gold_x, cell.gold_y),
-        "hard labels": _fit(cell.pool_x, said),
-        "both": _fit(both_x, both_y),
-        "self-training": _self_training(cell),
+        "gold": _tuned(x[gold], y[gold]),
+        "hard labels": _fit(x[pool], said),
+        "both": _fit(x[both], both_y),
+        "self-training": self_training.fit(x[both], np.where(np.isin(both, gold), y[both], -1)),
     }
     right = {
         name: 100 * float(np.mean(model.predict(cell.test_x) == cell.test_y))
         for name, model in found.items()
     }
-    return right | _clean_learning(cell, both_x, both_y)
+    return right | _clean_learning(cell, x[both], both_y)
 
 
 def _clean_learning(cell: Cell, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -169,7 +166,7 @@ def _clean_learning(cell: Cell, x: np.ndarray, y: np.ndarray) -> dict[str, float
     try:
         said = names[model.fit(x, numbers).predict(cell.test_x)]
     except (ValueError, IndexError) as error:  # with a class of one or two rows
-        print("CleanLearning failed:", cell.dataset, cell.teacher, cell.gold_rows, error)
+        print("CleanLearning failed:", *cell.key[:3], error)
         return {}
     return {"CleanLearning": 100 * float(np.mean(said == cell.test_y))}
 
@@ -190,13 +187,6 @@ def _fit(x: np.ndarray, y: np.ndarray) -> Any:
     return LogisticRegression(max_iter=1_000).fit(x, y)
 
 
-def _self_training(cell: Cell) -> Any:
-    """Pseudo-labels of its own for the pool; the teacher is not asked."""
-    x = np.concatenate([cell.gold_x, cell.pool_x])
-    y = np.concatenate([cell.gold_y, np.full(len(cell.pool_x), -1)])
-    return SelfTrainingClassifier(LogisticRegression(C=10, max_iter=1_000), threshold=0.8).fit(x, y)
-
-
 def run(job: tuple[Path, Path, str, str, CellKey, bool]) -> None:
     """One cell's row of one part."""
     folder, path, encoder, part, wanted, official = job
@@ -204,10 +194,10 @@ def run(job: tuple[Path, Path, str, str, CellKey, bool]) -> None:
     row: dict[str, Any] = {}
     if part == "ours":
         row = {
-            "classes": len(cell.classes),
-            "pool": len(cell.pool_x),
-            "test": len(cell.test_y),
-            "teacher_accuracy": _right(cell.test_probs, cell.test_y),
+            "classes": len(cell.data.classes),
+            "pool": len(cell.pool),
+            "test": len(cell.test),
+            "teacher_accuracy": 100 * float(np.mean(cell.teacher_is_right)),
             **decide(cell),
         }
     else:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from decision_cells import TABLE_SETS, TEACHERS, Cell, bundled_encoder
-from decisions import CellKey, append_row, decision_rows, key, load_cell, read_rows
+from decision_cells import TABLE_SETS, TEACHERS, Cell, CellKey, bundled_encoder
+from decisions import append_row, decision_rows, key, load_cell, read_rows
 from noisyteacher.choose.evidence import solve_candidates
 from noisyteacher.choose.linear_choice import linear_candidates
 from noisyteacher.methods import Calibrated, GoldOnly, SLaM, Vanilla
@@ -58,15 +58,15 @@ def cells(seeds: int) -> list[CellKey]:
 
 def compare(cell: Cell) -> dict[str, Any]:
     """Accuracy of every method on S and on the test rows, at its best setting on S."""
-    found = {}
+    found, x, y = {}, cell.test_x, cell.test_y
     solved = solve_candidates(decision_rows(cell), linear_candidates(METHODS))
     for method, fits in zip(METHODS, solved, strict=True):
-        right = [fit.logits(cell.test_x).argmax(1) == cell.test_y for fit in fits]
+        right = [fit.logits(x).argmax(1) == y for fit in fits]
         on_s = [100 * float(r[:SELECTION].mean()) for r in right]
         best = int(np.argmax(on_s))
         found[repr(method)] = [on_s[best], 100 * float(right[best][SELECTION:].mean())]
-    teacher = cell.test_probs[SELECTION:].argmax(1) == cell.test_y[SELECTION:]
-    return {"teacher_accuracy": 100 * float(teacher.mean()), "on_s_and_test": found}
+    teacher = 100 * float(cell.teacher_is_right[SELECTION:].mean())
+    return {"teacher_accuracy": teacher, "on_s_and_test": found}
 
 
 def run(job: tuple[Path, str, Path, CellKey]) -> None:

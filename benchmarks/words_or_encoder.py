@@ -22,7 +22,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import noisyteacher as nt
-from decision_cells import Data, bundled_encoder, draw_cell, load_texts
+from decision_cells import Data, bundled_encoder, draw_cell
+from decisions import load
 from measuring import parser_of, told, write_csv
 from noisyteacher.data.embeddings import Embeddings
 
@@ -35,21 +36,16 @@ def measure(data: Data, dataset: str, teacher: str, gold_rows: int, seed: int) -
     """Test accuracy of the students in percent, and the seconds that each took."""
     encoder = bundled_encoder()
     embed = Embeddings.cached(str(encoder))
-    cell = draw_cell(
-        data, dataset, teacher, gold_rows, seed, lambda texts: embed.transform(texts).numpy()
-    )
+    cell = draw_cell(data, (dataset, teacher, gold_rows, seed), embed)
     texts = np.array(data.texts, dtype=object)
-    # Cells hold features; which rows they are is read off the same draw of row numbers.
-    numbered = Data(data.texts, np.arange(len(data.y))[:, None], data.y, data.classes, data.y < 0)
-    drawn = draw_cell(numbered, dataset, "naive-bayes", gold_rows, seed)
-    gold, pool, test = (part[:, 0] for part in (drawn.gold_x, drawn.pool_x, drawn.test_x))
+    gold, pool, test = cell.gold, cell.pool, cell.test
     names = np.array(data.classes)
     row: dict[str, object] = {
         "dataset": dataset,
         "teacher": teacher,
         "gold": gold_rows,
         "seed": seed,
-        "teacher_accuracy": round(100 * np.mean(cell.test_probs.argmax(1) == cell.test_y), 2),
+        "teacher_accuracy": round(100 * np.mean(cell.teacher_is_right), 2),
     }
     for name, settings in (
         ("words", {"student": "linear"}),
@@ -61,7 +57,7 @@ def measure(data: Data, dataset: str, teacher: str, gold_rows: int, seed: int) -
             **settings,
             gold=(gold, list(texts[gold]), names[data.y[gold]]),
             pool=(pool, list(texts[pool])),
-            labels=np.concatenate([cell.gold_probs, cell.pool_probs]),
+            labels=cell.probs[np.concatenate([gold, pool])],
             classes=data.classes,
             seed=seed,
         )
@@ -80,9 +76,7 @@ def main() -> None:
     rows = list(csv.DictReader(args.csv.open())) if args.csv and args.csv.exists() else []
     done = {(r["dataset"], r["teacher"], int(r["gold"]), int(r["seed"])) for r in rows}
     for dataset in args.only:
-        texts, y, classes, official = load_texts(args.data, dataset)
-        embed = Embeddings.cached(str(bundled_encoder()))
-        data = Data(texts, embed.transform(texts).numpy(), y, classes, official)
+        data = load(args.data, dataset, str(bundled_encoder()))
         for seed, gold, teacher in product(range(args.seeds), GOLD_ROWS, TEACHERS):
             if (dataset, teacher, gold, seed) not in done:
                 rows.append(told(measure(data, dataset, teacher, gold, seed)))
