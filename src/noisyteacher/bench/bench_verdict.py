@@ -13,7 +13,7 @@ def best_lines(found: Sequence[Line]) -> tuple[Line | None, Line | None]:
     measured = [line for line in found if line.accuracy["last"] is not None]
     alone = [line for line in measured if line.is_gold_only]
     taught = [line for line in measured if line.distillation is not None]
-    return max(alone, key=_last, default=None), max(taught, key=_last, default=None)
+    return max(alone, key=Line.mean, default=None), max(taught, key=Line.mean, default=None)
 
 
 def bench_verdict(found: Sequence[Line]) -> str:
@@ -34,7 +34,7 @@ def bench_verdict(found: Sequence[Line]) -> str:
 def _gap(floor: Line, best: Line) -> TrialMean:
     """How far the best is ahead, with the spread of the difference within trials."""
     paired = lead(best, floor) or TrialMean(0.0, None)
-    return replace(paired, mean=_last(best) - _last(floor))
+    return replace(paired, mean=best.mean() - floor.mean())
 
 
 def _points(gap: TrialMean) -> str:
@@ -45,7 +45,7 @@ def _points(gap: TrialMean) -> str:
 def _verdict(floor: Line, best: Line) -> str:
     gap = _gap(floor, best)
     told = (
-        f"{best.name} reaches {_last(best):.2f}% and gold labels alone {_last(floor):.2f}%, "
+        f"{best.name} reaches {best.mean():.2f}% and gold labels alone {floor.mean():.2f}%, "
         f"{_points(gap)}."
     )
     if gap.half_width is None:
@@ -55,8 +55,3 @@ def _verdict(floor: Line, best: Line) -> str:
     if gap.high < 0:
         return f"Gold labels alone do better: {told}"
     return f"The teacher's labels made no measurable difference: {told}"
-
-
-def _last(line: Line) -> float:
-    cell = line.accuracy["last"]
-    return cell.mean if cell is not None else float("-inf")

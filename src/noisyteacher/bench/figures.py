@@ -141,7 +141,7 @@ def draw_sizes(title: str, kind: str | None, found: Sequence[Line]) -> Figure | 
 
 def draw_ranking(title: str, kind: str | None, found: Sequence[Line]) -> Figure | None:
     """One size of A: a row per method, the best on top, the paper's figure hollow beside it."""
-    ranked = sorted(_in_overview(found), key=lambda x: _mean(x, "last"))
+    ranked = sorted(_in_overview(found), key=Line.mean)
     if not ranked:
         return None
     cells = [c for x in ranked if (c := x.accuracy["last"]) is not None]
@@ -248,16 +248,14 @@ def draw_temperature(title: str, found: Sequence[Line]) -> Figure | None:
         for m, x in tempered:
             if m.inner == inner:
                 groups.setdefault(x.labeled, []).append((m, x))
-        best = [
-            max(group, key=lambda pair: _mean(pair[1], "best_test")) for group in groups.values()
-        ]
+        best = [max(group, key=lambda pair: pair[1].mean("best_test")) for group in groups.values()]
         if best:
             tried = max(map(len, groups.values()))
             name = f"{label}, best of {tried} pairs of temperatures"
             lines = [x for _, x in best]
             _draw_line(axes, lines, sizes, line_look(1 - i), name, accuracy="best_test")
         for m, x in best:
-            at = (x.labeled, _mean(x, "best_test"))
+            at = (x.labeled, x.mean("best_test"))
             pair = f"$t_A$={m.t_a:g}, $t_B$={m.t_b:g}"
             _annotate(axes, pair, at, (0, 8 if i else -14), ha="center", fontsize=7)
     _finish(axes, title, sizes)
@@ -328,12 +326,6 @@ def _of(found: Sequence[Line], method: Method) -> list[Line]:
 def _short_name(line: Line) -> str:
     """Without the repetition of gold, which all lines of a figure share and its title tells."""
     return line.name.removesuffix(f", gold ×{line.gold_repeat}")
-
-
-def _mean(line: Line, accuracy: str) -> float:
-    value = line.accuracy[accuracy]
-    assert value is not None
-    return value.mean
 
 
 def _draw_line(

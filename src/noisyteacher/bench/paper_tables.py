@@ -253,20 +253,20 @@ def _measured_text(line: Line, accuracy: str, found: Sequence[Line]) -> str:
 
 
 def _best(found: Sequence[Line], accuracy: str) -> Line | None:
-    known = [(x, c) for x in found if (c := x.accuracy[accuracy]) is not None]
-    return max(known, key=lambda pair: pair[1].mean)[0] if known else None
+    known = [line for line in found if line.accuracy[accuracy] is not None]
+    return max(known, key=lambda line: line.mean(accuracy), default=None)
 
 
 def _is_below_gold(line: Line, accuracy: str, found: Sequence[Line]) -> bool:
     """Whether a student of gold labels only, of the same size and length, does better."""
-    mine = None if line.is_gold_only else line.accuracy[accuracy]
-    alike = [
-        x.accuracy[accuracy]
+    if line.is_gold_only or line.accuracy[accuracy] is None:
+        return False
+    alike = (line.labeled, line.epochs, line.gold_repeat)
+    return any(
+        x.mean(accuracy) > line.mean(accuracy)
         for x in found
-        if x.is_gold_only
-        and (x.labeled, x.epochs, x.gold_repeat) == (line.labeled, line.epochs, line.gold_repeat)
-    ]
-    return mine is not None and any(gold is not None and gold.mean > mine.mean for gold in alike)
+        if x.is_gold_only and (x.labeled, x.epochs, x.gold_repeat) == alike
+    )
 
 
 # -- all numbers ----------------------------------------------------------------------------------

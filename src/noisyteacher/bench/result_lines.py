@@ -174,6 +174,11 @@ class Line:
         """Whether it is a floor that no teacher helped."""
         return self.method == LOGISTIC or self.parsed == GoldOnly()
 
+    def mean(self, accuracy: str = "last") -> float:
+        """Over its trials; below all others where that accuracy was not measured."""
+        cell = self.accuracy[accuracy]
+        return -np.inf if cell is None else cell.mean
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of distillation it is compared in; those with one form only, in both."""

@@ -109,11 +109,10 @@ def _accuracies(found: list[Line]) -> Table:
 
 def _best_lines(found: list[Line]) -> Iterator[int]:
     """Positions of the best line of each number of gold labels, where several compete."""
-    means = [cell.mean if (cell := line.accuracy["last"]) else -1.0 for line in found]
     for size in dict.fromkeys(line.labeled for line in found):
-        group = [i for i, line in enumerate(found) if line.labeled == size and means[i] >= 0]
+        group = [i for i, x in enumerate(found) if x.labeled == size and x.accuracy["last"]]
         if len(group) > 1:
-            yield max(group, key=means.__getitem__)
+            yield max(group, key=lambda i: found[i].mean())
 
 
 def _candidates(about: dict[str, Any]) -> list[Table]:
