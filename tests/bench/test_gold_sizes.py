@@ -15,7 +15,9 @@ from noisyteacher.bench.gold_sizes import (
     ALONE,
     BLEND,
     SHOWN,
+    SIZES,
     draw_gold_sizes,
+    run_sizes,
     sizes_table,
     sizes_title,
     sizes_verdict,
@@ -23,7 +25,7 @@ from noisyteacher.bench.gold_sizes import (
     summarize,
 )
 from noisyteacher.bench.result_lines import TrialMean
-from noisyteacher.runs import Row
+from noisyteacher.runs import Row, RunFolder
 
 
 def row(method: str, labeled: int, trial: int, last: float, teacher: float = 88.0) -> Row:
@@ -76,6 +78,27 @@ def test_gains_are_paired_split_by_split() -> None:
     better = {"GoldOnly()": 60, "SelfTraining()": 70, "Vanilla()": 88, "SLaM()": 89, BLEND: 90}
     (blend,) = (p for p in summarize(rows({20: better})) if p.method == BLEND)
     assert blend.gain.mean == pytest.approx(20), "the best student without a teacher is the floor"
+
+
+def test_a_split_that_was_cut_short_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows({size: level(60, 88, 89, 90) for size in SIZES})
+    whole.sort(key=lambda one: one.trial)
+    computed: list[int] = []
+
+    def run_split(seed: int, trial: int) -> list[Row]:
+        computed.append(trial)
+        return [one for one in whole if one.trial == trial]
+
+    monkeypatch.setattr("noisyteacher.bench.gold_sizes.run_split", run_split)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    folder = RunFolder(tmp_path)
+    for one in whole[: len(SIZES) * len(SHOWN) + 7]:
+        folder.append(one)
+    for _ in range(2):
+        assert run_sizes(folder, splits=3) == whole
+    assert computed == [1, 2]
 
 
 def test_the_verdict_names_where_the_teacher_pays_and_where_not() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -160,9 +161,9 @@ def run_sizes(
     splits: int = SPLITS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Row]:
-    """The rows of all splits; those that the folder has already are not computed again."""
-    finished = {row.trial for row in folder.rows()}
-    missing = [trial for trial in range(splits) if trial not in finished]
+    """The rows of all splits; those that the folder has whole are not computed again."""
+    there = Counter(row.trial for row in folder.rows())
+    missing = [trial for trial in range(splits) if there[trial] < len(SIZES) * len(SHOWN)]
     progress(splits - len(missing), splits)
     workers = min(len(missing), os.cpu_count() or 1)
     with ExitStack() as stack:
