@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +55,20 @@ def noisy_probs(y: np.ndarray, classes: int, right: float = 0.75, seed: int = 1)
     probs = np.repeat(((1 - sure) / (classes - 1))[:, None], classes, axis=1)
     probs[np.arange(len(y)), said] = sure
     return np.asarray(probs / probs.sum(1, keepdims=True))
+
+
+def review_sets(gold: int = 60, count: int = 300, right: float = 0.8) -> dict[str, Any]:
+    """What ``gather`` takes: gold rows, a pool, 40 test examples, and labels of all of them."""
+    texts, y = reviews(count)
+    ids = np.array([f"r{i}" for i in range(count)])
+    names = np.array(MOODS)[y]
+    labels = TeacherLabels.from_probs(ids, noisy_probs(y, 2, right), MOODS, teacher="planted")
+    return {
+        "gold": (ids[:gold], texts[:gold], names[:gold]),
+        "pool": (ids[gold:-40], texts[gold:-40]),
+        "test": (ids[-40:], texts[-40:], names[-40:]),
+        "labels": labels,
+    }
 
 
 def write_reviews(folder: Path, gold: int = 100, pool: int = 150, right: float = 0.8) -> Path:

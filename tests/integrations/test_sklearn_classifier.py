@@ -175,22 +175,21 @@ def test_methods_of_words_are_not_tried_on_other_sparse_rows() -> None:
     np.testing.assert_array_equal(student.predict_proba(X_TEST), dense.predict_proba(X_TEST))
 
 
-def texts_and_teacher() -> tuple[Any, np.ndarray, np.ndarray]:
-    """TF-IDF rows (CSR) of 200 texts of two classes, and a teacher that is right on most."""
+def texts_and_teacher(rare: list[str], count: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """200 texts of two classes with so many rare words, and a teacher that is right on most."""
     words = {"good": ["fine", "great", "lovely"], "poor": ["bad", "awful", "dull"]}
     rng = np.random.default_rng(0)
     y = np.array(["good", "poor"])[rng.integers(0, 2, 200)]
-    rare = [f"word{i}" for i in range(60)]
-    texts = [" ".join([*rng.choice(words[name], 1), *rng.choice(rare, 5)]) for name in y]
+    texts = [" ".join([*rng.choice(words[name], 1), *rng.choice(rare, count)]) for name in y]
     sure = np.where(rng.random(200) < 0.9, 0.8, 0.2)
     probs = np.where(y == "good", sure, 1 - sure)[:, None] * [1, -1] + [0, 1]
-    return TfidfVectorizer().fit_transform(texts), y, probs
+    return texts, y, probs
 
 
 @pytest.mark.parametrize("method", [SLaM(), Consistency(SLaM())])
 def test_sparse_and_dense_texts_make_the_same_student(method: Method) -> None:
-    rows, y, probs = texts_and_teacher()
-    found = []
+    texts, y, probs = texts_and_teacher([f"word{i}" for i in range(60)], 5)
+    rows, found = TfidfVectorizer().fit_transform(texts), []
     for x in (rows, rows.toarray(), sparse.coo_matrix(rows)):
         x = x.tocsr() if sparse.issparse(x) else x
         student = quick(method=method).fit(
@@ -298,16 +297,9 @@ def test_a_pipeline_transforms_the_pool_like_x(watched: Watched, given: dict[str
 
 @pytest.mark.usefixtures("routing")
 def test_text_goes_through_tfidf_with_its_pool() -> None:
-    words = {"good": ["fine", "great", "lovely"], "poor": ["bad", "awful", "dull"]}
-    rng = np.random.default_rng(0)
-    y = np.array(["good", "poor"])[rng.integers(0, 2, 200)]
-    texts = [" ".join([*rng.choice(words[name], 1), *rng.choice(["the", "plot"], 3)]) for name in y]
-    sure = np.where(rng.random(200) < 0.9, 0.8, 0.2)
-    probs = np.where(y == "good", sure, 1 - sure)[:, None] * [1, -1] + [0, 1]
-    student = asking(quick())
-    pipe = Pipeline(
-        [("words", TfidfVectorizer()), ("student", student)], transform_input=["X_pool"]
-    )
+    texts, y, probs = texts_and_teacher(["the", "plot"], 3)
+    steps = [("words", TfidfVectorizer()), ("student", asking(quick()))]
+    pipe = Pipeline(steps, transform_input=["X_pool"])
     pipe.fit(
         texts[:40],
         y[:40],

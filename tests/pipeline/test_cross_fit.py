@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import noisyteacher as nt
-from noisyteacher.choose import evidence, linear_choice
-from noisyteacher.choose.evidence import DecisionRows, LinearCandidate, solve_candidates
+from noisyteacher.choose import linear_choice
 from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.teacher_labels import join_labels
@@ -32,9 +26,7 @@ from noisyteacher.models import BagLinear, Linear
 from noisyteacher.pipeline import (
     Distilled,
     DistillSettings,
-    Unfinished,
     gather,
-    linear_run,
     load_student,
     run_distill,
     save_student,
@@ -45,28 +37,16 @@ from user_files import (
     MOODS,
     digits,
     noisy_probs,
+    review_sets,
     reviews,
     write_digit_folders,
     write_reviews,
 )
 
 
-def columns(gold: int = 60, count: int = 300, right: float = 0.8, **more: Any) -> dict[str, Any]:
-    texts, y = reviews(count)
-    ids = np.array([f"r{i}" for i in range(count)])
-    names = np.array(MOODS)[y]
-    labels = TeacherLabels.from_probs(ids, noisy_probs(y, 2, right), MOODS, teacher="planted")
-    return {
-        "gold": (ids[:gold], texts[:gold], names[:gold]),
-        "pool": (ids[gold:-40], texts[gold:-40]),
-        "test": (ids[-40:], texts[-40:], names[-40:]),
-        "labels": labels,
-    } | more
-
-
 def fitted(out: Path | None = None, data: dict[str, Any] | None = None, **more: Any) -> Distilled:
     settings = DistillSettings(**more)
-    task = gather(**(data or columns()))
+    task = gather(**(data or review_sets()))
     done = run_distill(task, settings, out, device="cpu", quiet=True)
     assert isinstance(done, Distilled)
     return done
@@ -153,7 +133,7 @@ def test_started_again_nothing_is_added(finished: tuple[Distilled, Path]) -> Non
 
 
 def test_val_rows_alone_measure_and_judge() -> None:
-    data, val = columns(), others("v", 40)
+    data, val = review_sets(), others("v", 40)
     probs = noisy_probs(reviews(400)[1], 2, 0.8)[300:340]
     labels = join_labels([data["labels"], TeacherLabels.from_probs(val[0], probs, MOODS)])
     done = fitted(data=data | {"val": val, "labels": labels}, quick=True)
@@ -163,7 +143,7 @@ def test_val_rows_alone_measure_and_judge() -> None:
 
 
 def test_selection_rows_judge_and_are_not_trained_on() -> None:
-    done = fitted(data=columns() | {"selection": others("s", 30)}, quick=True)
+    done = fitted(data=review_sets() | {"selection": others("s", 30)}, quick=True)
     assert done.choice.rows == 30
     assert done.choice.teacher is None  # it labeled none of the rows that judge
     assert "the teacher's own" not in done.verdict()
@@ -244,7 +224,7 @@ def test_many_texts_are_read_by_the_encoder_alone(
     monkeypatch.setattr("noisyteacher.pipeline.api.MOST_WITH_WORDS", 100)
     told: list[str] = []
     settings = DistillSettings(encoder=encoder, quick=True)
-    done = run_distill(gather(**columns()), settings, device="cpu", quiet=True, say=told.append)
+    done = run_distill(gather(**review_sets()), settings, device="cpu", quiet=True, say=told.append)
     assert isinstance(done, Distilled)
     assert done.student.spec == Linear(16, 2)
     assert "TF-IDF is not added to the embeddings of more than 100 texts." in told
@@ -286,7 +266,7 @@ def test_embeddings_of_images(
 def test_an_encoder_that_is_not_used_is_refused(
     data: str, more: dict[str, Any], match: str
 ) -> None:
-    given = columns()
+    given = review_sets()
     if data == "table":
         numbers = np.random.default_rng(0)
         given = {
@@ -305,120 +285,14 @@ def test_embeddings_need_an_encoder() -> None:
 
 
 def test_noise_for_labels_does_not_spoil_the_student() -> None:
-    done = fitted(data=columns(gold=120, count=400, right=0.5), seed=1)
+    done = fitted(data=review_sets(gold=120, count=400, right=0.5), seed=1)
     assert done.tested[""] >= done.tested["GoldOnly()"] - 5
     assert "were worth it" not in done.verdict()
 
 
 def test_too_few_gold_rows_are_refused() -> None:
     with pytest.raises(InputError, match="8 gold examples with teacher labels are too few"):
-        fitted(data=columns(gold=8))
-
-
-def solved_folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of candidates of each finished call of the solver, from now on."""
-    calls: list[int] = []
-
-    def counted(rows: DecisionRows, candidates: Sequence[LinearCandidate], *rest: Any, **more: Any):
-        solved = solve_candidates(rows, candidates, *rest, **more)
-        calls.append(len(candidates))
-        return solved
-
-    for module in (evidence, linear_choice, linear_run):
-        monkeypatch.setattr(module, "solve_candidates", counted)
-    return calls
-
-
-def test_a_stopped_run_goes_on_and_a_finished_one_is_not_solved_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, task = DistillSettings(methods=(Vanilla(), SLaM())), gather(**columns())
-
-    def call(folder: Path | None, minutes: float | None = None) -> Distilled | Unfinished:
-        return run_distill(task, settings, folder, minutes=minutes, device="cpu", quiet=True)
-
-    whole = call(None)
-    assert isinstance(whole, Distilled)
-    calls = solved_folds(monkeypatch)
-    # Less than a fold takes: each call solves one all the same.
-    for done in range(1, 6):
-        cut = call(tmp_path, minutes=1e-4)
-        assert isinstance(cut, Unfinished)
-        assert len(cut.trained) == done * calls[0]
-        assert len(calls) == done
-    resumed = call(tmp_path)
-    assert isinstance(resumed, Distilled)
-    assert len(calls) == 7  # the refit, and every method for the test set
-    again = call(tmp_path)
-    assert isinstance(again, Distilled)
-    assert len(calls) == 7
-    for found in (resumed, again):
-        assert found.tested == whole.tested
-        assert found.verdict() == whole.verdict()
-        for name, value in whole.student.state.items():
-            assert torch.equal(found.student.state[name], value)
-
-
-def test_out_of_time_the_folds_in_progress_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, task = DistillSettings(methods=(SLaM(),)), gather(**columns() | {"test": None})
-    calls = solved_folds(monkeypatch)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        for done in (2, 4, 5):
-            cut = run_distill(task, settings, tmp_path, minutes=1e-4, device="cpu", quiet=True)
-            assert isinstance(cut, Unfinished)
-            assert len(calls) == done
-        assert isinstance(
-            run_distill(task, settings, tmp_path, device="cpu", quiet=True), Distilled
-        )
-        assert len(calls) == 6
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_a_thread_begins_no_fold_that_would_take_it_too_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(linear_run.time, "monotonic", lambda: now[0])
-    run: Any = SimpleNamespace(path=None, deadline=170)
-    store = linear_run._SolvedFolds(None, [], 5)
-    progress = linear_run._SolveProgress(run, ProgressDisplay(quiet=True), [], 5, store)
-    with ThreadPoolExecutor(1) as other:
-        progress("SLaM()", 0)
-        now[0] = 40
-        other.submit(progress, "SLaM()", 1).result()
-        now[0] = 100
-        with pytest.raises(linear_run.OutOfTime):
-            progress("SLaM()", 2)  # the last one took this thread 100 seconds
-        with pytest.raises(linear_run.OutOfTime):
-            other.submit(progress, "SLaM()", 3).result()
-    assert progress.begun == [("SLaM()", "fold 1"), ("SLaM()", "fold 2")]
-
-
-def test_other_methods_are_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, calls = gather(**columns() | {"test": None}), solved_folds(monkeypatch)
-    for method, total in ((Vanilla(), 6), (SLaM(), 12), (Vanilla(), 12)):
-        settings = DistillSettings(methods=(method,))
-        run_distill(task, settings, tmp_path, device="cpu", quiet=True)
-        assert len(calls) == total
-
-
-def test_out_of_time_nothing_is_returned() -> None:
-    done = run_distill(gather(**columns()), DistillSettings(), minutes=0, device="cpu", quiet=True)
-    assert done == Unfinished(())
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [({"folds": 0}, "folds must be at least 1"), ({"metric": "f1"}, "metric must be one of")],
-)
-def test_settings_out_of_range(settings: dict[str, Any], match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        DistillSettings(**settings)
+        fitted(data=review_sets(gold=8))
 
 
 def test_linear_students_are_judged_in_folds() -> None:
@@ -428,7 +302,7 @@ def test_linear_students_are_judged_in_folds() -> None:
 
 def test_a_teacher_that_knows_all_gold_rows_is_pointed_out() -> None:
     with pytest.warns(NoisyTeacherWarning, match="right on all 60 gold rows"):
-        fitted(data=columns(right=1.0), quick=True)
+        fitted(data=review_sets(right=1.0), quick=True)
 
 
 def test_the_verdict_tells_that_students_were_compared_on_a_part_of_the_pool(
@@ -442,7 +316,7 @@ def test_the_verdict_tells_that_students_were_compared_on_a_part_of_the_pool(
 
 
 def test_python_returns_the_student_with_its_verdict() -> None:
-    student = nt.distill(**columns(), quick=True)
+    student = nt.distill(**review_sets(), quick=True)
     assert student.predict(["great lovely superb", "awful dull poor"]).tolist() == ["good", "bad"]
     assert student.about["verdict"].endswith("data that resembles your gold rows.")
 

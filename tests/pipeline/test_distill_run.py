@@ -16,12 +16,11 @@ from torch import Tensor, nn
 
 from noisyteacher.choose.choice import FLOOR, Candidate
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
-from noisyteacher.core.files import slug
 from noisyteacher.data import HashedNgrams, Tfidf, Tokens
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.labels import TeacherLabels
-from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, Vanilla, Weighted
-from noisyteacher.models import MLP, BagLinear, ModelSpec, ResNetCifar, TextEncoder
+from noisyteacher.methods import VID, Consistency, GoldOnly, SLaM, Vanilla
+from noisyteacher.models import MLP, ModelSpec
 from noisyteacher.pipeline import (
     Distilled,
     DistillSettings,
@@ -32,7 +31,7 @@ from noisyteacher.pipeline import (
     run_distill,
 )
 from noisyteacher.pipeline.candidates import choose_candidates
-from noisyteacher.pipeline.defaults import LEAST_STEPS, training_for
+from noisyteacher.pipeline.defaults import LEAST_STEPS
 from noisyteacher.pipeline.network_run import _NetworkFit, run_networks
 from noisyteacher.pipeline.preparation import Run
 from noisyteacher.pipeline.task import Task
@@ -435,23 +434,6 @@ def test_gold_labels_alone_cost_what_their_rows_cost(monkeypatch: pytest.MonkeyP
     assert steps == {"GoldOnly()": 5, "Vanilla()": -(-(80 + 500) // 16)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "rows", "epochs"),
-    [
-        ("text", BagLinear(9, 2), 5_000, 12),
-        ("text", BagLinear(9, 2), 1_000_000, 2),
-        ("table", MLP(4, 2), 300_000, 8),
-        ("text", TextEncoder("name", 2), 200_000, 2),
-        ("image", ResNetCifar(20, 2), 50_000, 50),
-        ("image", ResNetCifar(20, 2), 1_280_000, 20),
-    ],
-)
-def test_epochs_suit_the_size_of_the_pool(
-    kind: Any, spec: ModelSpec, rows: int, epochs: int
-) -> None:
-    assert training_for(kind, spec, rows).epochs == epochs
-
-
 def test_a_second_generation_is_judged_like_the_first(tmp_path: Path) -> None:
     done = run(make(), tmp_path / "run", methods=(SLaM(hard=True),), generations=2)
     assert names_of(done)[-1] == "SLaM(hard=True), generation 2"
@@ -556,70 +538,8 @@ def test_an_encoder_student_needs_nothing_but_its_folder(
     np.testing.assert_allclose(loaded.logits(texts), expected, atol=1e-5)
 
 
-def test_candidates_by_kind_and_wish() -> None:
-    def named(*arguments: Any, **more: Any) -> list[str]:
-        return [candidate.name for candidate in choose_candidates(*arguments, **more)[0]]
-
-    consistency = "Consistency(inner=SLaM(hard=True, per_class=True))"
-    calibrated = "Consistency(inner=Calibrated(inner=Vanilla()))"
-    assert named("text", 3, SLaM()) == [FLOOR, "GoldOnly()", "SLaM()", consistency]
-    tables = [FLOOR, "GoldOnly()", "SLaM()", "Calibrated(inner=Vanilla())", consistency]
-    assert named("table", 3, SLaM()) == tables
-    images = ["GoldOnly()", "SLaM()", calibrated, "Consistency(inner=SLaM())"]
-    assert named("image", 3, SLaM()) == images
-    assert sorted(named("image", 3, Consistency(SLaM()))) == sorted({*images} - {"SLaM()"})
-    assert named("text", 3, SLaM(), quick=True) == [FLOOR, "GoldOnly()", "SLaM()"]
-    assert named("text", 3, GoldOnly(), quick=True) == [FLOOR, "GoldOnly()"]
-    assert named("image", 3, SLaM(), methods=[Vanilla()]) == ["GoldOnly()", "Vanilla()"]
-    # A few hundred gold rows fill a table of 10 by 10, but not of 100 by 100.
-    corrected = "Consistency(inner=ForwardCorrection())"
-    assert corrected in named("text", 10, SLaM(), compare=True)
-    assert corrected not in named("text", 100, SLaM(), compare=True)
-    taylor = "Consistency(inner=Calibrated(inner=TaylorCE(2)))"
-    assert taylor in named("table", 100, SLaM(), compare=True)
-    assert taylor not in named("image", 100, SLaM(), compare=True)
-    assert "Consistency(inner=None)" in named("image", 100, SLaM(), compare=True)
-    assert "Consistency(inner=None)" not in named("table", 100, SLaM(), compare=True)
-    with pytest.raises(InputError, match="pre-trained"):
-        choose_candidates("text", 3, SLaM(), methods=[Weighted()])
-
-
-def test_the_anchor_is_among_the_candidates_and_depends_on_no_order() -> None:
-    def anchor(*arguments: Any, **more: Any) -> str | None:
-        candidates, found = choose_candidates(*arguments, **more)
-        assert found is None or found in candidates
-        return found and found.name
-
-    calibrated = "Consistency(inner=Calibrated(inner=Vanilla()))"
-    assert anchor("image", 3, SLaM()) == anchor("image", 3, SLaM(), compare=True) == calibrated
-    assert anchor("table", 3, SLaM()) == "Calibrated(inner=Vanilla())"
-    assert anchor("text", 2, SLaM()) == "Consistency(inner=SLaM(hard=True, k=2, per_class=True))"
-    assert anchor("image", 3, SLaM(), quick=True) == "SLaM()"
-    assert anchor("image", 3, GoldOnly(), quick=True) is None
-    assert anchor("image", 3, SLaM(), methods=[Vanilla()]) == "Vanilla()"
-    for methods in ([Vanilla(), SLaM()], [SLaM(), Vanilla()]):
-        assert anchor("image", 3, SLaM(), methods=methods) is None
-
-
-def test_every_candidate_has_a_checkpoint_of_its_own() -> None:
-    alike = [Consistency(SLaM(threshold=0.95)), Consistency(SLaM(), threshold=0.95)]
-    candidates = [*map(Candidate, alike), Candidate(alike[0], generation=2)]
-    assert len({slug(candidate.name) for candidate in candidates}) == 3
-
-
 def test_a_store_that_lacks_what_a_method_needs_is_refused_before_training(tmp_path: Path) -> None:
     settings = DistillSettings(methods=(VID(),), epochs=1)
     with pytest.raises(InputError, match="needs the teacher's embeddings"):
         run_distill(make(), settings, tmp_path, device="cpu", quiet=True)
     assert not (tmp_path / "results.jsonl").exists()
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(InputError, match="seed must be at least 0, not -1"):
-        DistillSettings(seed=-1)
-    with pytest.raises(InputError, match="generations must be at least 1"):
-        DistillSettings(generations=0)
-    with pytest.raises(InputError, match="epochs must be at least 1"):
-        DistillSettings(epochs=0)
-    with pytest.raises(InputError, match="folds must be at least 1, not 0"):
-        DistillSettings(folds=0)

@@ -41,15 +41,15 @@ class Bootstrap:
         return np.concatenate([w @ columns for w in self.weights()]) / (self.draws or self.rows)
 
 
-def percentiles(draws: Float[np.ndarray, "replicates m"]) -> Float[np.ndarray, "2 m"]:
+def percentiles(draws: Float[np.ndarray, " replicates"]) -> list[float]:
     """The ends of the middle 95% of the replicates."""
-    return np.asarray(np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
+    ends: list[float] = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    return ends
 
 
 def interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval:
     """The percentile interval of a mean."""
-    low, high = percentiles(draws[:, None])[:, 0].tolist()
-    return Interval(float(value), low, high)
+    return Interval(float(value), *percentiles(draws))
 
 
 def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> Interval:
@@ -58,5 +58,5 @@ def pivot_interval(value: Number, draws: Float[np.ndarray, " replicates"]) -> In
     Replicates lie above the value by as much as the value lies above the truth, so the interval
     is mirrored at the value; it ends at 0, and not below the value, which would read as a mistake.
     """
-    low, high = percentiles(draws[:, None])[:, 0].tolist()
+    low, high = percentiles(draws)
     return Interval(float(value), max(0.0, 2 * value - high), max(float(value), 2 * value - low))

@@ -77,7 +77,10 @@ def measure(case: Case) -> Numbers:
     # Without a pool, V shows what one like it would look like.
     pool_labels = case.val if case.pool is None else case.pool
     pool = summarize_rows(pool_labels)
-    trust = _predict(noise, pool_labels)
+    with warnings.catch_warnings():
+        # Rows beyond the stored classes become a finding.
+        warnings.simplefilter("ignore", NoisyTeacherWarning)
+        trust = noise.predict(pool_labels)
     curve, intervals = fit_alpha_curve(val, pool, lowest_alpha(noise.lower_bound), bootstrap)
     return Numbers(
         teacher=case.val.teacher,
@@ -105,13 +108,6 @@ def measure(case: Case) -> Numbers:
         if case.inputs is None
         else compare_with_gold(case.inputs, case.val, case.pool, bootstrap.seed),
     )
-
-
-def _predict(noise: TeacherNoise, labels: TeacherLabels) -> Trust:
-    with warnings.catch_warnings():
-        # Rows beyond the stored classes become a finding.
-        warnings.simplefilter("ignore", NoisyTeacherWarning)
-        return noise.predict(labels)
 
 
 def _pool_trust(trust: Trust, intervals: dict[str, Interval]) -> PoolTrust:

@@ -82,7 +82,11 @@ def recommend(
     calibration = codes & {"calibrated", *_MISCALIBRATED}
     reasons += [_calibration_reason(numbers, code, bool(against)) for code in calibration]
     if numbers.curve.band_width >= _NARROW:
-        reasons.append(_band_reason(numbers))
+        reasons.append(
+            f"The 95% band around the alpha curve is {numbers.curve.band_width:.2f} wide on "
+            f"average; about {numbers.curve.rows_to_halve_band} gold rows instead of "
+            f"{numbers.val_rows} would halve it."
+        )
     rescaled = bool(codes & _MISCALIBRATED) and found.temperature_helps(numbers)
     return Recommendation(
         distill=plain != GoldOnly(),
@@ -206,14 +210,6 @@ def _calibration_reason(numbers: Numbers, code: str, against: bool) -> str:
     return (
         f"The teacher is {code}: {slam}a method without a noise model should see its labels at "
         f"temperature {numbers.quality.temperature:.2f}, as in Calibrated."
-    )
-
-
-def _band_reason(numbers: Numbers) -> str:
-    curve = numbers.curve
-    return (
-        f"The 95% band around the alpha curve is {curve.band_width:.2f} wide on average; about "
-        f"{curve.rows_to_halve_band} gold rows instead of {numbers.val_rows} would halve it."
     )
 
 

@@ -54,8 +54,22 @@ class Audit:
         return plain
 
     def summary(self) -> str:
-        """The audit as plain text."""
-        return _summarize(self)
+        """The audit as plain text: numbers, then what they say, then what to do."""
+        lines = [
+            *_heading(self.numbers),
+            "",
+            *_quality(self.numbers),
+            "",
+            *_trust(self.numbers),
+            "",
+            *_classes(self.numbers),
+            "",
+            "Findings",
+            *(_item("!" if finding.warning else "-", finding.text) for finding in self.findings),
+            "",
+            *_advice(self.recommendation),
+        ]
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.summary()
@@ -255,25 +269,6 @@ def _pool_inputs(given: Any, pool: TeacherLabels | None) -> tuple[AuditInputs | 
 
 
 # -- the summary --------------------------------------------------------------------------------
-
-
-def _summarize(audit: Audit) -> str:
-    """Numbers, then what they say, then what to do."""
-    lines = [
-        *_heading(audit.numbers),
-        "",
-        *_quality(audit.numbers),
-        "",
-        *_trust(audit.numbers),
-        "",
-        *_classes(audit.numbers),
-        "",
-        "Findings",
-        *(_item("!" if finding.warning else "-", finding.text) for finding in audit.findings),
-        "",
-        *_advice(audit.recommendation),
-    ]
-    return "\n".join(lines)
 
 
 def _heading(numbers: Numbers) -> Iterator[str]:

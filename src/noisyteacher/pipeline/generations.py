@@ -74,7 +74,7 @@ def first_generation_jobs(
             f"{name}_{i}",
             method,
             labels,
-            seed=_seed(seed, i),
+            seed=int(np.random.SeedSequence([seed, i]).generate_state(1)[0]),
             val_role="pool",
             title=f"{method!r}, first generation, student {i + 1}",
         )
@@ -101,7 +101,3 @@ def average_predictions(
         for student in students
     ]
     return TeacherLabels.average(found)
-
-
-def _seed(seed: int, student: int) -> int:
-    return int(np.random.SeedSequence([seed, student]).generate_state(1)[0])
