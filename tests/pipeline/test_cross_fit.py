@@ -12,11 +12,10 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 import noisyteacher as nt
+from command_line import run, run_well
 from noisyteacher.choose import linear_choice
-from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.data.embeddings import Embeddings, EmbeddingsAndWords
 from noisyteacher.labels import TeacherLabels
@@ -324,25 +323,10 @@ def test_python_returns_the_student_with_its_verdict() -> None:
 # -- the command line -----------------------------------------------------------------------
 
 
-def run(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(a) for a in arguments])
-
-
-def run_well(*arguments: object) -> Any:
-    done = run(*arguments)
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done
-
-
-def options_of(folder: Path) -> tuple[object, ...]:
-    """Of ``distill``, for what ``write_reviews`` has written."""
-    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
-    return (*files, "--labels", folder / "labels", "--out", folder / "run")
-
-
 def test_distill_and_predict(tmp_path: Path) -> None:
     folder, out = write_reviews(tmp_path, gold=60, pool=150), tmp_path / "run"
-    done = run_well("distill", *options_of(folder), "--quick")
+    files = ("--gold", folder / "gold.csv", "--pool", folder / "pool.csv")
+    done = run_well("distill", *files, "--labels", folder / "labels", "--out", out, "--quick")
     assert "60 gold and 150 pool examples, 2 classes; the teacher is right on" in done.stderr
     assert "The student's accuracy on held-out gold rows is" in done.stdout
     told = tmp_path / "said.csv"
@@ -379,13 +363,6 @@ def test_predictions_in_other_formats(
     again = run("predict", finished[1] / "student", texts, "--out", out)
     assert isinstance(again.exception, InputError)
     assert "add --overwrite to replace it" in str(again.exception)
-
-
-def test_a_teacher_that_saw_gold_needs_val(tmp_path: Path) -> None:
-    folder = write_reviews(tmp_path, gold=60, pool=50)
-    done = run("distill", *options_of(folder), "--teacher-saw-gold")
-    assert isinstance(done.exception, InputError)
-    assert "cannot be measured on them. Use --val" in str(done.exception)
 
 
 # -- the audit ------------------------------------------------------------------------------

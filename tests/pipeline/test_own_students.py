@@ -14,12 +14,11 @@ import orjson
 import pytest
 import torch
 from torch import Tensor, nn
-from typer.testing import CliRunner, Result
 
 import noisyteacher as nt
+from command_line import run, run_well
 from noisyteacher.bench import run_recipe
 from noisyteacher.bench.recipes import find_recipe
-from noisyteacher.cli import app
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.integrity import sealed_json
 from noisyteacher.data import HashedNgrams, Tfidf, Tokens
@@ -82,10 +81,6 @@ def accuracy(student: Student) -> float:
     return float(np.mean(student.predict(images[300:]) == np.array(DIGITS)[y[300:]]))
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def check_onnx(student: Student, path: Path, inputs: Any) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -142,7 +137,7 @@ def test_bench_trains_it_once(tmp_path: Path) -> None:
         pretraining=None,
     )
     rows = run_recipe(recipe, tmp_path, device="cpu", quiet=True)
-    assert run("report", tmp_path).exit_code == 0
+    run_well("report", tmp_path)
     assert sorted(row.method for row in rows) == ["GoldOnly()"] * 2 + ["SLaM()"] * 2
     stored = (tmp_path / "results.jsonl").read_bytes()
     assert run_recipe(recipe, tmp_path, device="cpu", quiet=True) == rows
@@ -358,19 +353,15 @@ def test_the_command_line_imports_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_digit_folders(tmp_path)
     where = ("--gold", "gold", "--pool", "pool", "--labels", "labels", "--out", "run")
     more = ("--epochs", "1", "--quick", "--no-flip")
-    done = run("distill", *where, *more, "--student", "my_models:net")
-    assert done.exit_code == 0, (done.output, done.exception)
+    run_well("distill", *where, *more, "--student", "my_models:net")
     folder = tmp_path / "run" / "student"
     config = orjson.loads((folder / "config.json").read_bytes())
     assert config["model"]["factory"] == "my_models:net"
     assert "--student module:name" in str(run("export", folder, "--onnx", "s.onnx").exception)
-    done = run("export", folder, "--student", "my_models:net", "--onnx", "s.onnx")
-    assert done.exit_code == 0, (done.output, done.exception)
-    done = run("label", folder, "pool", "--student", "my_models:net", "--out", "again")
-    assert done.exit_code == 0, (done.output, done.exception)
+    run_well("export", folder, "--student", "my_models:net", "--onnx", "s.onnx")
+    run_well("label", folder, "pool", "--student", "my_models:net", "--out", "again")
     assert len(TeacherLabels.open("again")) == 80
-    done = run("report", "run")
-    assert done.exit_code == 0, (done.output, done.exception)
+    run_well("report", "run")
     for name, told in (
         ("my_models:nothing", "there is no nothing in it"),
         ("my_models:number", "not as 3"),
