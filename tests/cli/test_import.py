@@ -269,6 +269,31 @@ def test_a_folder_of_responses_is_one_source(tmp_path: Path) -> None:
     assert "contains no .jsonl, .ndjson, .json files" in told
 
 
+def test_a_column_of_sentences_is_read_as_answers(tmp_path: Path) -> None:
+    file, out = tmp_path / "answers.csv", tmp_path / "out"
+    rows = [
+        "a,Clearly cat.,0.9",
+        '"b","```json\n{""label"": ""dog""}\n```",',
+        "c,DOG,0.8",
+        "d,a bird,",
+    ]
+    file.write_text("\n".join(["name,llm_label,confidence", *rows, ""]))
+    options = [file, "--classes", "cat,dog", "--id-column", "name", "--out", out]
+    assert "1 of 4 answers name no class, more than a tenth" in refused(*options)
+    with pytest.warns(NoisyTeacherWarning, match="The column 'llm_label' holds the answers"):
+        summary = printed(*options, ANY)
+    assert summary["rejected"] == {"off-list": 1}
+    labels = TeacherLabels.open(out)
+    assert labels.ids.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(labels.probs, [[0.9, 0.1], [0, 1], [0.2, 0.8]], atol=1e-3)
+    named = [*options, "--label-column", "llm_label", "--overwrite", ANY]
+    assert printed(*named)["understood"] == summary["understood"]
+    ids = tmp_path / "ids.txt"
+    ids.write_text("1\n2\n3\n4\n")
+    assert run(*named, "--ids", ids).exit_code == 0
+    assert len(TeacherLabels.open(out)) == 3
+
+
 def test_too_many_unmatched_answers_make_no_store(tmp_path: Path) -> None:
     path, out, words = tmp_path / "a.jsonl", tmp_path / "labels", tmp_path / "words.json"
     said = ["World"] * 16 + ["Sport", "Sport", "Economy", "I cannot say."]

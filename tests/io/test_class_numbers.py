@@ -29,6 +29,7 @@ def test_numbers_and_names_mean_the_same(values: object) -> None:
 
 
 def test_booleans_are_the_names_of_two_classes() -> None:
+    assert class_numbers(["True", "FALSE"], ("0", "1")).tolist() == [1, 0]
     assert class_numbers([True, False], ("False", "True")).tolist() == [1, 0]
     assert class_numbers(torch.tensor([True, False]), ("1", "0")).tolist() == [0, 1]
 

@@ -51,6 +51,20 @@ def test_packed_text_is_read(tmp_path: Path, kind: str) -> None:
     assert (stem_of(path), kind_of(path), is_untyped(path)) == ("t", f".{kind}", "sv" in kind)
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_csv_may_have_other_marks_between_its_columns(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        mark.join(("\ufeffid", '"a, b"', "text")) + "\n" + mark.join(("x", "1", "y, z"))
+    )
+    wanted = {"id": ["x"], "a, b": [1], "text": ["y, z"]}
+    assert read_table(path, ("id",), ("text",)).to_pydict() == wanted
+    (block,) = table_blocks(path, ("id",), ("text",))
+    assert block.to_pydict() == wanted
+    path.write_text(f"id,text\nx,y{mark} z\n")
+    assert read_table(path, ("id",)).to_pydict() == {"id": ["x"], "text": [f"y{mark} z"]}
+
+
 def test_ids_of_a_csv_are_numbers_where_all_are_written_so(tmp_path: Path) -> None:
     path = write(tmp_path, "csv", {"id": ["7", "12"], "x": [1, 2]})
     assert ids_in(read_table(path, ("id",)), "id", "t").tolist() == [7, 12]

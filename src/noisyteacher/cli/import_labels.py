@@ -74,7 +74,8 @@ def import_labels(
     a file next to the store that ends in .rejected.jsonl.
 
     Tables with one label per row: the label gets the probability in the confidence column, and the
-    other classes share the rest. Without such a column, the label gets all of it.
+    other classes share the rest. Without such a column, the label gets all of it. With --classes,
+    the column may also hold whole answers of an LLM.
 
     Arguments:
         sources: The teacher's outputs: responses of an LLM in the format of OpenAI, Anthropic,
@@ -88,7 +89,7 @@ def import_labels(
         classes: The class names, separated by commas, or a .json file with the names and their
             synonyms.
         ids: The ids of the rows: a .npy file, or a text file with one id per line.
-        label_column: Tables with one label per row: the column that holds the label (default:
+        label_column: Tables with one label or answer per row: the column that holds it (default:
             label, prediction or a similar name).
         confidence_column: Tables with one label per row: the column that holds its probability,
             from 0 to 1 (default: confidence, probability or score).
@@ -123,12 +124,17 @@ def import_labels(
         read_ids,
         rejected_path,
     )
+    from noisyteacher.labels.importers.llm import answer_column
     from noisyteacher.labels.importers.llm_rows import RejectedList
 
     one_label = label_column is not None or confidence_column is not None
     names = None if classes is None else parse_classes(classes)
     files = _files(sources)
-    kind = _kind(files, one_label, names)
+    kind, said_in = _kind(files, one_label, names), None
+    if kind == "table" and names and confidence_column is None and list_column is None:
+        columns = (answer_column(f, names, id_column, label_column) for f in files)
+        said_in = next(filter(None, columns), None)
+        kind = "table" if said_in is None else "answers"
     of_llm = (skip_bad, choices, answer_key, write_synonyms, allow_rejected and kind != "table")
     flags = ("--skip-bad", "--choices", "--answer-key", "--write-synonyms", "--allow-rejected")
     for flag, used in zip(flags, of_llm, strict=True):
@@ -136,7 +142,7 @@ def import_labels(
             raise InputError(f"{flag} can only be used with answers of an LLM (.jsonl, .json).")
     if list_column is not None and kind != "table":
         raise InputError("--list-column can only be used with tables.")
-    if one_label and kind != "table":
+    if one_label and kind != "table" and said_in is None:
         raise InputError("--label-column and --confidence-column can only be used with tables.")
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists already; add --overwrite to replace it.")
@@ -153,6 +159,8 @@ def import_labels(
                 files,
                 names,
                 ids=id_values,
+                id_column=id_column,
+                label_column=said_in,
                 choices=choices,
                 answer_key=answer_key,
                 skip_bad=skip_bad,
@@ -163,6 +171,8 @@ def import_labels(
                 on_block=on_block,
             )
         labels = answers.labels
+        if said_in is not None and label_column is None:
+            warn(f"The column {said_in!r} holds the answers.")
     elif kind == "table":
         with (
             RejectedList(rejected_path(out) if allow_rejected else None) as listed,

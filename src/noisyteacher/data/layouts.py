@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data.dataset import Kind, as_inputs
-from noisyteacher.io.classes import UNKNOWN, label_texts
+from noisyteacher.io.classes import UNKNOWN, class_label_names, label_texts
 from noisyteacher.io.columns import InputColumns, feature_names, ids_in, input_columns
 from noisyteacher.io.formats import is_table, read_arrays
 from noisyteacher.io.ids import text_array
@@ -180,7 +179,7 @@ def _read_tables(parts: FilesByPart, options: ReadOptions) -> RawData:
         # A teacher may call the classes of a table otherwise; numbers can be matched by place.
         names=()
         if options.numbers_are_names and image is None
-        else _class_names(train.schema, columns.label),
+        else class_label_names(train.schema, columns.label),
         features=feature_names(train, columns.features),
     )
 
@@ -230,19 +229,6 @@ def _test_part(
         if any(text not in (None, UNKNOWN) for text in texts):
             return files, table
     return found[0] if found else None
-
-
-def _class_names(schema: Any, label: str | None) -> tuple[str, ...]:
-    """The names of a Hugging Face ``ClassLabel`` column, empty where there are none."""
-    raw = (schema.metadata or {}).get(b"huggingface")
-    if raw is None or label is None:
-        return ()
-    try:
-        feature = orjson.loads(raw)["info"]["features"][label]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ()  # other tools write other things there
-    names = feature.get("names") if isinstance(feature, dict) else None
-    return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
 def _images(files: Sequence[Path], column: str, count: int) -> EncodedImages:

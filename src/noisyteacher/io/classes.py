@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, UnknownLabelsError, first_few, warn
@@ -178,8 +179,8 @@ def label_numbers(
         raise UnknownLabelsError(
             f"{where} has the labels {first_few(strange)}, which are not among the teacher's "
             f"classes {first_few(classes, 10)}."
-            + " If these are the positions of columns without names, name the columns, in their "
-            "order, with classes= (--classes)." * numbered
+            + " If these numbers are the positions of classes, name the classes in their order: "
+            "classes= (--classes)." * numbered
         )
     number: dict[str | None, int] = {name: place[name] for name in used}
     return np.fromiter((number.get(text, -1) for text in texts), np.int64, len(texts))
@@ -230,9 +231,9 @@ def places_of(
     if any(name in by_name for name in used):
         return by_name
     folded = {name.casefold(): place for name, place in by_name.items()}
-    if used and set(used) <= set(_BOOLEANS):
+    if used and {name.casefold() for name in used} <= set(_BOOLEANS):
         if {"0", "1"} <= by_name.keys():
-            return {"false": by_name["0"], "true": by_name["1"]}
+            return {name: by_name[str(_BOOLEANS.index(name.casefold()))] for name in used}
         return folded
     if set(folded) == set(_BOOLEANS) and set(used) <= {"0", "1"}:
         return {"0": folded["false"], "1": folded["true"]}
@@ -265,6 +266,29 @@ def may_be_labels(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def whole_numbers_in(column: Any) -> Any:
+    """The same column, as integers where pandas made decimals of them to have room for NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    try:
+        return pc.if_else(pc.is_nan(column), None, column).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+
+
+def class_label_names(schema: Any, label: str | None) -> tuple[str, ...]:
+    """The names of a Hugging Face ``ClassLabel`` column, empty where there are none."""
+    raw = (schema.metadata or {}).get(b"huggingface")
+    if raw is None or label is None:
+        return ()
+    try:
+        feature = orjson.loads(raw)["info"]["features"][label]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ()  # other tools write other things there
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
 def label_texts(column: Any, where: str) -> list[str | None]:
     """An Arrow column of labels as text, as a CSV has them: the label 1 is the class "1".
 
@@ -272,6 +296,7 @@ def label_texts(column: Any, where: str) -> list[str | None]:
     """
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         raise InputError(f"{where} holds lists. {_ONE_LABEL}")
+    column = whole_numbers_in(column)
     if not may_be_labels(column.type):
         raise InputError(f"{where} holds {column.type}; labels are class names or whole numbers.")
     if pa.types.is_dictionary(column.type):
@@ -309,6 +334,7 @@ def number_classes(
         numbers_are_names: read whole numbers as names, as text is, where no ``names`` are given:
             for labels that a teacher's classes are still to meet, one of which may be called -1.
     """
+    parts = [whole_numbers_in(part) for part in parts]
     texts = [label_texts(part, where) for part in parts]
     kind = parts[0].type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind

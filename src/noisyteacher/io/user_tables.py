@@ -6,6 +6,7 @@ an id 007 is not 7, the classes true and 01 are names, and 1e3 may be all of a t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -209,15 +210,23 @@ def csv_bytes(columns: Mapping[str, Any]) -> bytes:
 
 def _csv_options(path: Path, text_columns: Sequence[Sequence[str]]) -> dict[str, Any]:
     """How Arrow is to read the file: those of ``text_columns`` that it has as text."""
-    delimiter = "\t" if kind_of(path) == ".tsv" else ","
-    parsing = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with _unpacked(path) as file:
-        check_utf8(file.read(1000), path)
+        start = file.read(1000)
+    check_utf8(start, path)
+    parsing = pa_csv.ParseOptions(delimiter=_delimiter(start, path), newlines_in_values=True)
     names = pa_csv.open_csv(_unpacked(path), parse_options=parsing).schema.names
     _check_names(names, path)
     texts = {first_present(wanted, names) for wanted in text_columns} - {None}
     converting = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
     return {"parse_options": parsing, "convert_options": converting}
+
+
+def _delimiter(start: bytes, path: Path) -> str:
+    """What separates the columns: a comma, or what a header without commas has in its place."""
+    if kind_of(path) == ".tsv":
+        return "\t"
+    header = re.sub(rb'"[^"]*"?', b"", start).split(b"\n")[0]
+    return next((mark for mark in ",;\t" if mark.encode() in header), ",")
 
 
 def _unpacked(path: Path) -> Any:

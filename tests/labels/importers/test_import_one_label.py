@@ -238,6 +238,46 @@ def test_lists_are_no_confidences(tmp_path: Path) -> None:
         import_table([path], label_column="label", confidence_column="sure")
 
 
+def test_whole_numbers_may_stand_as_decimals(tmp_path: Path) -> None:
+    columns = {"id": [1, 2, 3], "label": [1.0, 0.0, float("nan")]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    labels, note = noted([tmp_path / "x.parquet"])
+    assert (labels.ids.tolist(), labels.classes) == ([1, 2], ("0", "1"))
+    assert labels.hard.tolist() == [1, 0]
+    assert "1 rows of" in note
+    labels, _ = noted([tmp_path / "x.parquet"], classes=parse_classes("no,yes"))
+    assert (labels.classes, labels.hard.tolist()) == (("no", "yes"), [1, 0])
+    assert noted(csv(tmp_path, "id,label\n1,1.0\n2,0.0\n"))[0].classes == ("0.0", "1.0")
+
+
+@pytest.mark.parametrize(
+    ("given", "classes", "hard"),
+    [
+        (None, ("dog", "cat"), [0, 1]),
+        ("cat,Dog", ("cat", "Dog"), [1, 0]),
+        ("a,b", ("a", "b"), [0, 1]),
+    ],
+)
+def test_the_names_of_a_hugging_face_class_label_are_read(
+    tmp_path: Path, given: str | None, classes: tuple[str, ...], hard: list[int]
+) -> None:
+    about = {"info": {"features": {"label": {"names": ["dog", "cat"], "_type": "ClassLabel"}}}}
+    table = pa.table({"id": [1, 2, 3], "label": [0, 1, -1]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps(about)})
+    pq.write_table(table, tmp_path / "x.parquet")
+    named = None if given is None else parse_classes(given)
+    labels, note = noted([tmp_path / "x.parquet"], classes=named)
+    assert (labels.classes, labels.hard.tolist()) == (classes, hard)
+    assert "are left out: 3" in note
+    assert ("are numbers" in note) == (given == "a,b")
+
+
+def test_a_label_beside_an_answer_may_be_the_truth(tmp_path: Path) -> None:
+    paths = csv(tmp_path, "id,label,answer\na,cat,a cat\nb,dog,a dog\n")
+    with pytest.raises(InputError, match=r"both 'label' and 'answer' hold labels; name the column"):
+        import_table(paths)
+
+
 def test_probabilities_beside_a_label_stay_what_they_are(tmp_path: Path) -> None:
     table = "id,label,cat,dog\na,dog,0.75,0.25\nb,dog,0.25,0.75\n"
     for classes in (None, parse_classes("cat,dog")):

@@ -17,12 +17,15 @@ import pyarrow as pa
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import (
     ClassAnswers,
+    class_label_names,
     clean_classes,
     is_unknown,
     label_numbers,
     label_texts,
     labeled_rows,
     may_be_labels,
+    whole_numbers_in,
+    with_synonyms,
 )
 from noisyteacher.io.columns import is_list, one_number_in
 from noisyteacher.io.formats import line_blocks
@@ -40,6 +43,7 @@ TEACHER_COLUMNS = (
 )
 PROBABILITY_COLUMNS = ("probs", "probabilities", "scores", "logits")
 CONFIDENCE_COLUMNS = ("confidence", "probability", "score")
+ANSWER_COLUMNS = ("answer", "response", "output", "completion", "generated_text")
 _ANSWER_PARTS = ("response", "choices", "outputs")
 _WHOLE = re.compile(r"-?[0-9]+")
 # More names than this, new in every second row, are sentences and not classes; a matrix of rows
@@ -106,7 +110,7 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     if len([name for name in floats if name not in CONFIDENCE_COLUMNS]) > 1:
         return None
-    named = [field.name for field in table.schema if may_be_labels(field.type)]
+    named = [n for n in table.column_names if may_be_labels(whole_numbers_in(table[n]).type)]
     return first_present(TEACHER_COLUMNS, named)
 
 
@@ -121,19 +125,46 @@ def refuse_rivals(table: Any, column: str, where: str) -> None:
     for name in table.column_names:
         if name == column or table[name].type != table[column].type:
             continue
+        if name in ANSWER_COLUMNS:
+            raise _rivals(column, name, where)
         others = _different(table[name])
         # Numbers beside a label may count something else, such as folds.
         alike = others == said if is_number(table[name].type) else others <= said or said <= others
         if alike and 1 < len(others) < 2 * len(said):
-            raise InputError(
-                f"{where}: both {column!r} and {name!r} hold labels; name the column of the "
-                "teacher's labels: label_column= (--label-column)."
-            )
+            raise _rivals(column, name, where)
+
+
+def _rivals(column: str, name: str, where: str) -> InputError:
+    return InputError(
+        f"{where}: both {column!r} and {name!r} hold labels; name the column of the teacher's "
+        "labels: label_column= (--label-column)."
+    )
 
 
 def _different(column: Any) -> set[str]:
     values = [value for value in column.unique().to_pylist() if value is not None]
     return {spelling_key(str(value)) for value in values[:_MANY_VALUES]}
+
+
+def with_class_names(
+    table: Any, column: str, classes: ClassAnswers | None
+) -> tuple[Any, ClassAnswers | None]:
+    """The table with names for the numbers of a Hugging Face ``ClassLabel``, and the classes.
+
+    Nothing changes where the user's classes are called otherwise: the numbers may be their places.
+    """
+    names = class_label_names(table.schema, column)
+    if not names or not pa.types.is_integer(table[column].type):
+        return table, classes
+    if classes is None:
+        classes = with_synonyms(dict.fromkeys(names, ()))
+    spellings = Spellings(classes)
+    if any(spellings.find(name) == NO_CLASS for name in names):
+        return table, classes
+    numbers = table[column].to_pylist()
+    texts = [None if n is None else names[n] if 0 <= n < len(names) else str(n) for n in numbers]
+    named = pa.array(texts, pa.string())
+    return table.set_column(table.column_names.index(column), column, named), classes
 
 
 def read_labeled(

@@ -43,6 +43,7 @@ from noisyteacher.labels.importers.one_label import (
     on_list_rows,
     read_labeled,
     refuse_rivals,
+    with_class_names,
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
@@ -224,6 +225,7 @@ def import_table(
         raise InputError(f"{len(ids)} ids were given for the {table.num_rows} rows of {where}.")
     if label_column is not None:
         find_column("label", label_column, (), table.column_names, where)
+        table, classes = with_class_names(table, label_column, classes)
         if off_list is not None:
             if classes is None:
                 raise InputError(
