@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from decision_cells import TABLE_SETS, TEACHERS, Cell, CellKey, bundled_encoder
-from decisions import append_row, decision_rows, key, load_cell, read_rows
+from decision_cells import Cell, CellKey, bundled_encoder
+from decisions import append_row, cells, decision_rows, key, load_cell, read_rows
 from noisyteacher.choose.evidence import solve_candidates
 from noisyteacher.choose.linear_choice import linear_candidates
 from noisyteacher.methods import Calibrated, GoldOnly, SLaM, Vanilla
@@ -43,17 +43,6 @@ METHODS = (
     SLaM(normalize="k-1", hard=True),
     SLaM(normalize="k-1", hard=True, lower_bound="1/k"),
 )
-
-
-def cells(seeds: int) -> list[CellKey]:
-    return [
-        (dataset, teacher, gold, seed)
-        for seed in range(seeds)
-        for dataset in DATASETS
-        for teacher in TEACHERS
-        for gold in GOLD_SIZES
-        if dataset not in TABLE_SETS or teacher in ("naive-bayes", "favors-a-class")
-    ]
 
 
 def compare(cell: Cell) -> dict[str, Any]:
@@ -107,7 +96,9 @@ def main() -> None:
     if not args.table:
         encoder = args.encoder or str(bundled_encoder())
         done = {key(row) for row in read_rows(args.out)}
-        wanted = [c for c in cells(args.seeds) if not args.only or c[0] in args.only]
+        wanted = [
+            c for c in cells(args.seeds, DATASETS, GOLD_SIZES) if not args.only or c[0] in args.only
+        ]
         jobs = [(args.data, encoder, args.out, cell) for cell in wanted if cell not in done]
         with ProcessPoolExecutor(args.jobs) as pool:
             list(pool.map(run, jobs))

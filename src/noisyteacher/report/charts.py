@@ -239,7 +239,7 @@ def _with_choice_of_size(chart: Any, sizes: list[int]) -> Any:
     return chart.add_params(size).transform_filter("datum.labeled == size")
 
 
-def _mean_curves(rows: Sequence[Row], field: str) -> dict[tuple[str, int], list[tuple[int, float]]]:
+def _mean_curves(rows: Sequence[Row], field: str) -> Curves:
     groups: dict[tuple[str, int], dict[int, list[float]]] = {}
     lengths = {row.epochs for row in rows if row.curve}
     for row in rows:
