@@ -141,8 +141,14 @@ def test_val_rows_alone_measure_and_judge() -> None:
     assert set(done.task.ids[done.task.judges]) == set(val[0])
 
 
-def test_selection_rows_judge_and_are_not_trained_on() -> None:
-    done = fitted(data=review_sets() | {"selection": others("s", 30)}, quick=True)
+def test_selection_rows_judge_and_are_not_trained_on(tmp_path: Path) -> None:
+    task, told = gather(**review_sets() | {"selection": others("s", 30)}), list[str]()
+    settings = DistillSettings(quick=True)
+    done = run_distill(task, settings, tmp_path, device="cpu", quiet=True, say=told.append)
+    assert isinstance(done, Distilled)
+    assert "2 methods are compared on the 30 rows of the selection set." in told
+    progress = orjson.loads((tmp_path / "progress.json").read_bytes())
+    assert progress["total"] == 4  # each method before the choice, and in the refit
     assert done.choice.rows == 30
     assert done.choice.teacher is None  # it labeled none of the rows that judge
     assert "the teacher's own" not in done.verdict()

@@ -225,6 +225,11 @@ def repeats_of(rows: DecisionRows) -> int:
     return REPEATS if rows.trains_judges and rows.judges.sum() < FEW_ROWS else 1
 
 
+def fits_of(rows: DecisionRows, folds: int) -> int:
+    """How often every candidate is solved before the refit."""
+    return min(folds, int(rows.judges.sum())) * repeats_of(rows) if rows.trains_judges else 1
+
+
 def _without_crumbs(parts: Sequence[Part], smallest: float) -> list[Part]:
     kept = [part for part in parts if part.weight >= smallest]
     kept = kept or [max(parts, key=lambda part: part.weight)]

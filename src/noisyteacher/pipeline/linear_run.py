@@ -27,8 +27,8 @@ from noisyteacher.choose.linear_choice import (
     LinearChoice,
     choose_linear,
     default_methods,
+    fits_of,
     linear_candidates,
-    repeats_of,
 )
 from noisyteacher.core.errors import InputError
 from noisyteacher.core.machine import versions
@@ -89,14 +89,14 @@ def run_linear(run: Run) -> Distilled | Unfinished:
     audit_teacher(run)
     rows = run.decision_rows(run.inputs.matrix(run.tensors))
     candidates = linear_candidates(methods, encoded=run.inputs.encoded > 0)
-    judges, repeats = int(rows.judges.sum()), repeats_of(rows)
-    run.say(
-        f"{len(candidates)} methods are compared by {folds}-fold cross-validation on {judges} "
-        "gold rows."
-    )
+    judges = int(rows.judges.sum())
+    on = f"by {min(folds, judges)}-fold cross-validation on {judges} gold rows"
+    if not rows.trains_judges:
+        on = f"on the {judges} rows of the selection set"
+    run.say(f"{len(candidates)} methods are compared {on}.")
     with ProgressDisplay(quiet=run.quiet) as display:
         store = _SolvedFolds(run.path, candidates, folds)
-        progress = _SolveProgress(run, display, candidates, folds * repeats, store)
+        progress = _SolveProgress(run, display, candidates, fits_of(rows, folds), store)
         try:
             choice = choose_linear(
                 rows,
