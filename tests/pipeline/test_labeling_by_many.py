@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import signal
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -203,6 +204,7 @@ def test_ray_workers_that_die_leave_the_same_store(
     label_files(teacher(), [pool], tmp_path / "one", shard_size=5)
     monkeypatch.setenv("SECONDS_PER_BATCH", "0.1")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # so that workers find the teacher
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False)
