@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import signal
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator

@@ -79,14 +79,17 @@ def test_a_feature_may_be_called_like_a_label(tmp_path: Path) -> None:
     np.testing.assert_array_equal(task.inputs, usual.inputs)
 
 
-def test_a_student_of_tables_reads_columns_by_name(tmp_path: Path) -> None:
+def test_a_student_of_tables_reads_columns_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from noisyteacher.pipeline.labeling import label_files
     from noisyteacher.pipeline.teachers import open_teacher
 
     task = table_task(tmp_path, "id,a,b")
     settings = DistillSettings(quick=True, epochs=1, student="linear")
     run_distill(task, settings, tmp_path / "run", device="cpu", quiet=True)
-    teacher = open_teacher(str(tmp_path / "run" / "student"), device="cpu")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    teacher = open_teacher("~/run/student", device="cpu")  # as in --model=~/run/student
     write(tmp_path / "one.csv", "id,a,b", "0,0.9,-2", "1,0.1,3")
     write(tmp_path / "two.csv", "id,b,a", "0,-2,0.9", "1,3,0.1")
     said = []

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.core.hub import LOADING_ERRORS, check_model_name
+from noisyteacher.core.hub import LOADING_ERRORS, check_model_name, without_tilde
 from noisyteacher.core.machine import choose_device
 from noisyteacher.core.user_code import import_extra, import_named
 from noisyteacher.data import Dataset, Tokens
@@ -187,6 +187,7 @@ def open_teacher(
     ``network`` is that of a student's folder where it is one of the caller's own. Without a
     ``device``, a GPU is used where there is one.
     """
+    model = without_tilde(model)
     if ":" in model and not Path(model).exists():
         if embeddings or view_passes:
             raise InputError("Embeddings and view statistics need a model, not a function.")
