@@ -202,16 +202,14 @@ class AnswerReader:
         label = self._spellings.find(text)
         if label != NO_CLASS:
             return one_class("class", label, text)
-        option = self._option(text)
-        if option is not None:
-            return option
         marked = _LIST_MARK.match(text)
-        if marked and "\n" not in text.strip():
+        option = self._option(text)
+        if option is None and marked and "\n" not in text.strip():
             label = self._spellings.find(text[marked.end() :])
             letter = self._options.get(bare(marked[0]), label)
             if label != NO_CLASS and letter == label:
                 return one_class("class", label, text[marked.end() :])
-        return None
+        return option
 
     def _option(self, text: str) -> Reading | None:
         """An option's letter or number, perhaps with the class behind it: "B) Sports"."""
@@ -322,13 +320,12 @@ class AnswerReader:
             return Reading(AMBIGUOUS)
         return said[0] if len(numbers) == 1 else several_classes(tuple(sorted(numbers)))
 
-    def _read_object(self, value: dict[str, Any], depth: int) -> Reading:
-        given = {str(key): item for key, item in value.items()}
+    def _read_object(self, given: dict[str, Any], depth: int) -> Reading:
         if self._key is None:
-            named = {key: self._spellings.find(key) for key in given}
-            scored = all(isinstance(item, bool | int | float) for item in given.values())
-            if given and scored and NO_CLASS not in named.values():
-                return _scores({named[key]: score for key, score in given.items()}, len(given))
+            named = [self._spellings.find(key) for key in given]
+            scored = all(isinstance(item, int | float) for item in given.values())
+            if given and scored and NO_CLASS not in named:
+                return _scores(dict(zip(named, given.values(), strict=True)), len(given))
         keys = _answer_keys(given) if self._key is None else [self._key] * (self._key in given)
         if not keys:
             ((key, inner),) = given.items() if len(given) == 1 else [("", None)]

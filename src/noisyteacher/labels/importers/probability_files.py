@@ -92,12 +92,10 @@ class ImportSettings:
         make: Callable[..., TeacherLabels] = TeacherLabels.from_probs
         if self.logits:
             make = TeacherLabels.from_logits
-        about = {"teacher": self.teacher, "revision": self.revision, "missing": missing}
-        if self.temperature is not None:
-            about["temperature"] = self.temperature
+        about = {"revision": self.revision, "temperature": self.temperature, "missing": missing}
         try:
             names = whole_numbers(clean_ids(ids)) if self.int_ids else ids
-            return make(names, values, classes, self.k, **about)
+            return make(names, values, classes, self.k, teacher=self.teacher, **about)
         except InputError as error:
             hint = " Are these logits? Then say so: logits=True (--logits)."
             told = f"{where}: {error}{hint if self._like_logits(values) else ''}"
