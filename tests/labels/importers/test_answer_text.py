@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -533,3 +534,25 @@ def test_a_denied_class_is_never_the_label(denied: str, named: str) -> None:
         assert denied not in names(reading).split() or denied == named
         if denied == named:
             assert not reading.classes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"World": NaN, "Sports": 0.5}',
+        '{"World": 1' + "0" * 400 + ', "Sports": 0}',
+        '{"World": ' + "9" * 5000 + ', "Sports": 1}',
+        '{"label": 1' + "0" * 400 + "}",
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_numbers_and_lists_without_an_end_name_no_class(text: str) -> None:
+    assert READER.read(text).classes == ()
+
+
+@pytest.mark.parametrize("unit", ["[", " ", "- ", "{", '{"label": ', "<|channel|>final", "</"])
+def test_an_answer_that_repeats_itself_takes_no_longer(unit: str) -> None:
+    began = time.process_time()
+    assert READER.read("x " + unit * (20_000 // len(unit)) + " y").classes == ()
+    assert time.process_time() - began < 5  # some took minutes

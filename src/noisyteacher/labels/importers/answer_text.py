@@ -70,9 +70,9 @@ _OTHER_KEYS = word_set(
 _THINKING = "think|thinking|thought|reasoning|analysis|scratchpad"
 # What a reasoning model writes before its answer, removed in this order.
 _THOUGHTS = (
-    re.compile(r".*<\|channel\|>final\b.*?<\|message\|>", re.DOTALL),
+    re.compile(r"\A.*<\|channel\|>final\b.*?<\|message\|>", re.DOTALL),
     re.compile(rf"<({_THINKING})\b[^>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL),
-    re.compile(rf".*</(?:{_THINKING})\s*>", re.IGNORECASE | re.DOTALL),
+    re.compile(rf"\A.*</(?:{_THINKING})\s*>", re.IGNORECASE | re.DOTALL),
 )
 _THOUGHT_START = re.compile(rf"<(?:{_THINKING})\b[^>]*>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|[^|<>]*\|>|</?(?:b|strong|i|em|p|u|code|span|s|br)\s*/?>", re.IGNORECASE)
@@ -112,6 +112,7 @@ _REFUSAL = re.compile(
 # "Yes, please provide the text." is no answer to a question either.
 _OFFER = re.compile(r"\W*(?:yes|no)\W+(?:please|how|i can|i['’]?ll|i['’]?d)\b", re.IGNORECASE)
 
+_JSON = json.JSONDecoder(parse_int=float)  # a number of any length is one
 _QUOTED = re.compile(r"""["']?([\w ]+?)["']?\s*:\s*(?:"([^"\n]*)"|'([^'\n]*)')""")
 
 
@@ -369,7 +370,7 @@ def _distribution(numbers: dict[int, float]) -> Reading:
     if abs(total - 100) <= 100 * SUM_TOLERANCE:
         numbers = {label: number / 100 for label, number in numbers.items()}
         total /= 100
-    if abs(total - 1) > SUM_TOLERANCE or min(numbers.values()) < 0:
+    if not (abs(total - 1) <= SUM_TOLERANCE and min(numbers.values()) >= 0):  # or NaN
         return Reading(AMBIGUOUS)
     labels = tuple(sorted(numbers))
     return Reading("probabilities", labels, tuple(numbers[label] / total for label in labels))
@@ -386,13 +387,13 @@ def _json_values(text: str) -> Iterator[Any]:
     fenced = [part.strip() for part in _FENCE.findall(text)]
     whole = next((part for part in fenced if part[:1] in "{["), text)
     if whole[:1] == "[":
-        with suppress(ValueError):
-            yield json.loads(whole)
+        with suppress(ValueError, RecursionError):
+            yield _JSON.decode(whole)
         return
-    decoder, start = json.JSONDecoder(), text.find("{")
+    start = text.find("{")
     while start >= 0:
         try:
-            value, start = decoder.raw_decode(text, start)
+            value, start = _JSON.raw_decode(text, start)
         except (ValueError, RecursionError):
             start += 1
         else:

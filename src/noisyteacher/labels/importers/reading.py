@@ -12,8 +12,11 @@ OFF_LIST, NEGATED, AMBIGUOUS = "off-list", "negated", "ambiguous"
 # How answers state a confidence: "Sports (90%)", ``"confidence": 0.9``.
 CONFIDENCE_KEYS = ("confidence", "probability", "score", "certainty", "prob", "likelihood")
 _NUMBER = r"(\d{1,3}(?:[.,]\d+)?|[.]\d+)"
+# What stands in front of a confidence goes with it. No pattern begins with it: a long run of such
+# signs, as models repeat them that do not find an end, would be tried from each of its places.
+_SEPARATORS = ",;:|([–—-" + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 _STATED = re.compile(
-    r"[\s,;:|(\[–—-]*(?:\bwith\b|\band\b)?\s*(?:my\s+)?\*{0,2}\b"
+    r"(?:\b(?:with|and)\b\s*)?(?:my\s+)?\*{0,2}\b"
     r"(?:confidence|probability|certainty|likelihood|conf)\b\*{0,2}"
     r"(?:\s+(?:score|level|rating))?\*{0,2}\s*(?:is|of|[:=~≈])?\s*\*{0,2}\s*"
     rf"(?:{_NUMBER}\s*(%|/\s*100\b|/\s*10\b)?|(?:very\s+)?(?:high|medium|moderate|low)\b)"
@@ -21,12 +24,14 @@ _STATED = re.compile(
     re.IGNORECASE,
 )
 _PERCENT = re.compile(
-    rf"[\s,;:|(\[–—-]*(?:\bwith\b|\b(?:i am|i'm)\b)?\s*(?:about\s+|~|≈)?{_NUMBER}\s*(%)\s*"
+    rf"(?:\b(?:with|i am|i'm)\b\s*)?(?:about\s+|~|≈)?{_NUMBER}\s*(%)\s*"
     r"(?:confident|confidence|sure|certain|certainty|probability|likely|chance)\b"
     r"(?:\s+(?:that|of))?[)\]]?",
     re.IGNORECASE,
 )
-BESIDE = re.compile(rf"^(.*?\S)[\s,;:=|(\[–—-]+{_NUMBER}\s*(%)?\s*[)\]]?[.!]?$", re.DOTALL)
+BESIDE = re.compile(
+    rf"^(.*?[^\s,;:=|(\[–—-])[\s,;:=|(\[–—-]++{_NUMBER}\s*(%)?\s*[)\]]?[.!]?$", re.DOTALL
+)
 
 
 class Reading(NamedTuple):
@@ -76,9 +81,12 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     """The text without a stated confidence, and that as a number if it is one."""
     found: list[float | None] = []
     for pattern in (_PERCENT, _STATED):
+        rest, end = "", 0
         for match in pattern.finditer(text):
             found.append(read_number(match[1], match[2]) if match[1] else None)
-        text = pattern.sub(" ", text)
+            rest += text[end : match.start()].rstrip(_SEPARATORS) + " "
+            end = match.end()
+        text = rest + text[end:]
     return text, found[0] if len(set(found)) == 1 else None
 
 
