@@ -440,6 +440,15 @@ def test_it_is_json_and_text():
     assert max(map(len, text.splitlines())) <= 110
 
 
+def test_a_row_of_alpha_is_shown_once():
+    y = np.arange(1_000) % 3
+    said = np.where(np.arange(1_000) % 5 == 0, (y + 1) % 3, y)
+    labels = TeacherLabels.from_probs(np.arange(1_000), np.eye(3)[said], ["a", "b\n(c)", "d"])
+    lines = audit(labels, y, replicates=50).summary().splitlines()
+    assert len([line for line in lines if line.startswith("  1.000")]) == 1
+    assert any(line.startswith("b (c) ") for line in lines)
+
+
 def test_its_repr_is_one_line():
     planted = teachers.calibrated()
     labels = TeacherLabels.from_probs(np.arange(1_000), planted.val, teacher="big one")

@@ -65,6 +65,7 @@ def test_answers_of_an_llm(tmp_path: Path) -> None:
         "teacher": "some-llm",
         "lines": 7,
         "understood": {"logprobs": 2},
+        "hard_labels": 1,
         "several_answers": 0,
         "missing_mean": pytest.approx(0.37, abs=1e-5),
         "missing_above_half": 1,
@@ -336,7 +337,7 @@ def test_the_summary_of_answers_without_logprobs(tmp_path: Path) -> None:
     result = run(FIXTURES / "plain.jsonl", *NEWS, "--out", tmp_path / "labels")
     assert result.stdout.splitlines()[2:-1] == [
         "Answers understood: 6 by class, 2 by JSON, 1 by prose.",
-        "Without log-probabilities, labels with no stated confidence are hard labels.",
+        "Hard labels (no log-probabilities, no stated confidence): 5 of 8.",
         "Ids with several answers, whose mean is stored: 1.",
         "Missing mass: 0.000 on average, above 0.5 in 0.0% of the rows.",
         "Lines without a label: 1 of 10 (1 error).",

@@ -224,7 +224,7 @@ def test_copies_under_other_ids_are_noted() -> None:
         ({"gold": (IDS[GOLD], TEXTS[GOLD], [7, *Y[1:60]])}, "labels '7', which are not among"),
         ({"gold": (IDS[:9], TEXTS[:9], NAMES[:9])}, "9 gold examples .* too few"),
         ({"gold": (IDS[GOLD], TEXTS[GOLD])}, r"gold must be .*\(ids, inputs, y\)"),
-        ({"pool": (["x"] * 2, TEXTS[:2])}, "ids of the training part must be unique"),
+        ({"pool": (["x"] * 2, TEXTS[:2])}, "pool: ids must be unique; repeated: 'x'"),
         ({"pool": ([f"q{i}" for i in range(40)], TEXTS[POOL])}, "None of the 40 ids .*'q0', 'q1'"),
         ({"pool": (IDS[1:41], TEXTS[POOL])}, "40 ids name different examples .*'r1'"),
         ({"pool": (IDS[POOL], np.zeros((40, 3)))}, "gold set holds texts, the pool set tables"),

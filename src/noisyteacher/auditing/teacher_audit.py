@@ -309,10 +309,12 @@ def _quality(numbers: Numbers) -> Iterator[str]:
 def _trust(numbers: Numbers) -> Iterator[str]:
     curve, trust = numbers.curve, numbers.trust
     yield f"alpha by margin, from the least to the most confident label of {numbers.pool_name}"
+    shown: dict[str, None] = {}  # by margin, of which there may be few
     for at in np.linspace(0, len(curve.margin) - 1, _MARGINS_SHOWN).round().astype(int).tolist():
         value, low, high = (column[at] for column in (curve.alpha, curve.low, curve.high))
         bar = "#" * round(30 * value)
-        yield f"  {curve.margin[at]:.3f}  {value:.2f} ({low:.2f} to {high:.2f})  {bar}"
+        shown[f"  {curve.margin[at]:.3f}  {value:.2f} ({low:.2f} to {high:.2f})  {bar}"] = None
+    yield from shown
     if curve.auc is not None and not all_alike(numbers):
         yield _line("AUC of the margins", f"{curve.auc:.2f}")
     whose = "pool" if numbers.pool_rows else "gold"
@@ -345,6 +347,7 @@ def _advice(recommendation: Recommendation) -> Iterator[str]:
 
 
 def _shortened(name: str, most: int = _NAME_SHOWN) -> str:
+    name = " ".join(name.split())
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 

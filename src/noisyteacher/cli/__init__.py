@@ -71,5 +71,13 @@ def main() -> None:
             app()
     except (InputError, OSError, ImportError) as error:
         # A full disk or a missing extra is the user's to mend, and says so in one sentence.
-        say(f"Error: {error}")
+        say(f"Error: {_in_words(error)}")
         sys.exit(2)
+
+
+def _in_words(error: Exception) -> str:
+    """What an error says; of the system's errors without their number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    told = f"{error.strerror[0].upper()}{error.strerror[1:]}."
+    return f"{error.filename}: {told}" if error.filename else told

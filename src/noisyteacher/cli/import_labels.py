@@ -304,6 +304,7 @@ def _summary(
         summary |= {
             "lines": answers.lines,
             "understood": answers.rules,
+            "hard_labels": int((labels.topk_logprob[:, 0] == 0).sum()),
             "several_answers": answers.repeated,
             "missing_mean": float(labels.missing.mean()),
             "missing_above_half": answers.mostly_missing,
@@ -339,8 +340,10 @@ def _in_words(summary: dict[str, Any]) -> str:
 def _answers_in_words(summary: dict[str, Any]) -> Iterator[str]:
     rules = ", ".join(f"{count} by {rule}" for rule, count in summary["understood"].items())
     yield f"Answers understood: {rules}." if rules else "No answer names a class in its text."
-    if "logprobs" not in summary["understood"]:
-        yield "Without log-probabilities, labels with no stated confidence are hard labels."
+    count = summary["hard_labels"]
+    if count and "logprobs" not in summary["understood"]:
+        shown = f"{count} of {summary['rows']}"
+        yield f"Hard labels (no log-probabilities, no stated confidence): {shown}."
     if count := summary["several_answers"]:
         yield f"Ids with several answers, whose mean is stored: {count}."
     mean, above = summary["missing_mean"], summary["missing_above_half"] / summary["rows"]

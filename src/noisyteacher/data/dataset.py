@@ -56,9 +56,10 @@ class Dataset:
                 f"{len(y)} labels; these must agree."
             )
         if repeated := repeated_ids(np.asarray(ids)):
+            # Most sets of examples have no test part, and their users know of no parts.
+            which = f"ids of the {part} part" if len(self.test_ids) else "ids"
             raise InputError(
-                f"{self.name}: ids of the {part} part must be unique; "
-                f"repeated: {first_few(repeated)}."
+                f"{self.name}: {which} must be unique; repeated: {first_few(repeated)}."
             )
         if len(y) and (y.min() < -1 or y.max() >= len(self.classes)):
             wrong = np.unique(y[(y < -1) | (y >= len(self.classes))])
