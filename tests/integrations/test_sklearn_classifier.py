@@ -370,7 +370,10 @@ def test_a_search_over_a_pipeline_transforms_and_does_not_cut(watched: Watched) 
     ("changes", "message"),
     [
         ({"X_pool": POOL["X_pool"][:, :5]}, "6 columns like X, not shape .300, 5."),
-        ({"X_pool": POOL["X_pool"][:-1]}, r"teacher_probs must have .*\(299, 4\), not \(300, 4\)"),
+        (
+            {"X_pool": POOL["X_pool"][:-1]},
+            r"one row per row of X_pool .*\(299, 4\), not \(300, 4\)",
+        ),
         ({"X_pool": None}, "probabilities require X_pool"),
         ({"X_pool": (POOL["X_pool"],) * 2}, "a tuple of 2"),
         ({"teacher_probs": None}, "X_pool needs teacher_probs"),

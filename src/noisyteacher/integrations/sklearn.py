@@ -257,8 +257,9 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
     def _checked_probs(self, name: str, probs: Any, rows: int) -> np.ndarray:
         wanted = (rows, len(self.classes_))
         if np.shape(probs) != wanted:
+            which = "X" if name == "teacher_probs_gold" else "X_pool"
             raise InputError(
-                f"{name} must have one row per example and one column per class, {wanted}, "
+                f"{name} must have one row per row of {which} and one column per class, {wanted}, "
                 f"not {np.shape(probs)}."
             )
         unknown = "allow-nan" if name == "teacher_probs_gold" else True
