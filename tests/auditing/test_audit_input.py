@@ -112,10 +112,10 @@ def test_gold_rows_without_a_teacher_label_do_not_measure_it(labels, planted, ki
 
 
 def test_a_v_of_one_class_is_a_warning(labels, planted):
-    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 'fox' only"):
+    with pytest.warns(NoisyTeacherWarning, match="are of class 'fox', so"):
         result = audit(labels, [3] * 120, replicates=50)
     assert result.numbers.quality.accuracy.value == (labels.hard == 3).mean()
-    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 'cat' only"):
+    with pytest.warns(NoisyTeacherWarning, match="are of class 'cat', so"):
         one = audit(labels, ["cat"], ids=["x0"], replicates=50)
     assert one.numbers.val_rows == 1
     assert not one.recommendation.slam_helps

@@ -21,7 +21,7 @@ def test_a_warning_names_the_file_that_called_the_package() -> None:
             teacher_probs=np.full((50, 2), 0.5),
             teacher_probs_gold=one_class,
         )
-    assert any("only, so it cannot show" in str(found.message) for found in caught)
+    assert any("so they cannot show" in str(found.message) for found in caught)
     assert {found.filename for found in caught} == {__file__}
 
 

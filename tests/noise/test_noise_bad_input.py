@@ -65,12 +65,12 @@ def test_bad_truth(y, match, kind):
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 def test_a_v_of_one_class_is_a_warning(rows, alpha, kind):
     noise = TeacherNoise(lower_bound=0.25)
-    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 1 only"):
+    with pytest.warns(NoisyTeacherWarning, match="are of class 1, so"):
         noise.fit(PROBS[:rows], kind([1] * rows))
     assert noise.n_val_ == rows
     assert noise.predict(PROBS).alpha.tolist() == pytest.approx(alpha)
     labels = TeacherLabels.from_probs(range(4), PROBS, ("cat", "dog", "eel"))
-    with pytest.warns(NoisyTeacherWarning, match="V has examples of class 'dog' only"):
+    with pytest.warns(NoisyTeacherWarning, match="are of class 'dog', so"):
         noise.fit(labels, ["dog"] * 4)
 
 

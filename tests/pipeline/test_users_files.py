@@ -100,6 +100,31 @@ def test_a_student_of_tables_reads_columns_by_name(
     np.testing.assert_array_equal(said[0].probs, said[1].probs)
 
 
+@pytest.mark.parametrize(
+    ("names", "classes", "expected"),
+    [
+        (["dog", "cat"], ("cat", "dog"), [1, 0]),
+        (["dog", "cat"], ("Dog", "cat"), [0, 1]),
+        (["dog", "cat"], ("0", "1"), [0, 1]),
+        (["2", "1"], ("1", "2"), [1, 0]),
+        (["1", "2"], ("dog", "cat"), [0, 1]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The labels of")
+def test_numbers_of_a_class_label_are_its_names(
+    tmp_path: Path, names: list[str], classes: tuple[str, ...], expected: list[int]
+) -> None:
+    """The order of the teacher's classes is another one, or it calls its classes otherwise."""
+    about = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+    table = pa.table({"id": [1, 2, 3], "text": ["a", "b", "c"], "label": [0, 1, -1]})
+    path = tmp_path / "gold.parquet"
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(about)}), path)
+    labels = TeacherLabels.from_probs(np.array([1, 2, 3]), np.eye(2)[[0, 1, 0]], classes)
+    with pytest.warns(NoisyTeacherWarning, match="1 row"):
+        assert read_gold(path, labels).y.tolist() == expected
+    assert with_classes(read_examples(path), classes).y.tolist() == [*expected, -1]
+
+
 def test_ids_and_classes_of_a_csv_stay_as_written(tmp_path: Path) -> None:
     padded = read_examples(write(tmp_path / "a.csv", "id,text,label", "007,x,01", "7,y,true"))
     assert padded.ids.tolist() == ["007", "7"]

@@ -10,7 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from noisyteacher.core.errors import InputError, first_few
-from noisyteacher.io.classes import label_numbers, label_texts, labeled_rows
+from noisyteacher.io.classes import (
+    by_class_label,
+    class_label_names,
+    label_numbers,
+    label_texts,
+    labeled_rows,
+)
 from noisyteacher.io.columns import ids_in
 from noisyteacher.io.formats import stem_of
 from noisyteacher.io.ids import check_unique, ids_like, row_ids
@@ -70,6 +76,7 @@ def read_gold(
         return Gold(ids, None)
     column = options.column("label", columns, str(where))
     texts = label_texts(table[column], f"{where}: the column {column!r}")
+    texts = by_class_label(texts, class_label_names(table.schema, column), labels.classes)
     y = label_numbers(texts, labels.classes, str(where))
     if needs_labels:
         known = labeled_rows(y, ids, str(where))

@@ -270,9 +270,10 @@ def _share(text: str) -> tuple[int, int]:
 
 def _shown(gold: Dataset, classes: ClassAnswers, shots: int) -> list[tuple[str, str]]:
     """The first few gold rows of each class, with the classes in alternation."""
-    from noisyteacher.io.classes import label_numbers
+    from noisyteacher.io.classes import by_class_label, label_numbers
 
     labels = [gold.classes[label] if label >= 0 else None for label in gold.y.tolist()]
+    labels = by_class_label(labels, gold.class_label, tuple(classes))
     numbers = label_numbers(labels, tuple(classes), "the examples")
     rows = [(numbers == label).nonzero()[0].tolist() for label in range(len(classes))]
     return [

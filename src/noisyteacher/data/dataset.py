@@ -40,6 +40,8 @@ class Dataset:
     mean: tuple[float, ...] = field(default=(), repr=False)
     std: tuple[float, ...] = field(default=(), repr=False)
     features: tuple[str, ...] = field(default=(), repr=False)  # a table's columns, where named
+    # Of classes called by their numbers, where the file tells them.
+    class_label: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in ("image", "text", "table"):

@@ -74,6 +74,7 @@ class RawData:
     train: RawPart
     test: RawPart | None = None
     names: tuple[str, ...] = ()  # of the classes, in order, where the source tells them
+    class_label: tuple[str, ...] = ()  # the same where a teacher may call them otherwise
     image_size: int | None = None  # the usual side of this source's images, if it has one
     features: tuple[str, ...] = ()  # a table's columns
 
@@ -172,14 +173,14 @@ def _read_tables(parts: FilesByPart, options: ReadOptions) -> RawData:
         )
 
     test = _test_part(parts, columns.label, read)
+    names = class_label_names(train.schema, columns.label)
+    by_teacher = options.numbers_are_names and image is None
     return RawData(
         kind="image" if image is not None else "table" if columns.text is None else "text",
         train=part(parts.train, train),
         test=None if test is None else part(*test),
-        # A teacher may call the classes of a table otherwise; numbers can be matched by place.
-        names=()
-        if options.numbers_are_names and image is None
-        else class_label_names(train.schema, columns.label),
+        names=() if by_teacher else names,
+        class_label=names if by_teacher else (),
         features=feature_names(train, columns.features),
     )
 

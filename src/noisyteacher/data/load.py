@@ -224,4 +224,5 @@ def _dataset(name: str, raw: RawData, options: ReadOptions, place: Path | str) -
         mean=mean,
         std=std,
         features=raw.features,
+        class_label=raw.class_label,
     )

@@ -289,6 +289,20 @@ def class_label_names(schema: Any, label: str | None) -> tuple[str, ...]:
     return tuple(str(name) for name in names) if isinstance(names, list) else ()
 
 
+def by_class_label(
+    texts: Sequence[str | None], names: Sequence[str], classes: Sequence[str]
+) -> list[str | None]:
+    """Numbers of a ``ClassLabel`` as its ``names``, unless the teacher's classes are others."""
+    if (others := set(names) - set(classes)) and _all_match(WHOLE_NUMBER, others):
+        return list(texts)  # as names, too, they would be taken for places
+    try:
+        label_numbers(names, classes, "ClassLabel")
+    except InputError:
+        return list(texts)
+    named: dict[str | None, str] = {str(number): name for number, name in enumerate(names)}
+    return [named.get(text, text) for text in texts]
+
+
 def label_texts(column: Any, where: str) -> list[str | None]:
     """An Arrow column of labels as text, as a CSV has them: the label 1 is the class "1".
 

@@ -261,8 +261,8 @@ def _check_truth(y: ArrayLike | Tensor, rows: TeacherRows) -> Int[np.ndarray, " 
     if (truth == truth[0]).all():
         only = truth[0] if rows.classes is None else repr(rows.classes[truth[0]])
         warn(
-            f"V has examples of class {only} only, so it cannot show how far labels of other "
-            "classes can be trusted. Draw V at random from the pool.",
+            f"All examples that measure the teacher are of class {only}, so they cannot show how "
+            "far labels of other classes can be trusted. Draw them at random from the pool.",
         )
     return truth
 

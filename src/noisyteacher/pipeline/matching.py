@@ -11,7 +11,7 @@ import numpy as np
 from noisyteacher.core.errors import InputError, counted, first_few, warn
 from noisyteacher.data import Dataset
 from noisyteacher.data.dataset import take_rows
-from noisyteacher.io.classes import label_numbers, labeled_rows
+from noisyteacher.io.classes import by_class_label, label_numbers, labeled_rows
 from noisyteacher.labels import TeacherLabels
 
 
@@ -21,7 +21,8 @@ def with_classes(examples: Dataset, classes: tuple[str, ...]) -> Dataset:
         return examples
     used = np.unique(examples.y[examples.y >= 0])
     number = np.full(len(examples.classes) + 1, -1, np.int64)  # the last is that of y = -1
-    number[used] = label_numbers([examples.classes[c] for c in used], classes, examples.name)
+    names = by_class_label([examples.classes[c] for c in used], examples.class_label, classes)
+    number[used] = label_numbers(names, classes, examples.name)
     return replace(examples, y=number[examples.y], classes=classes)
 
 
