@@ -12,7 +12,6 @@ import typer
 
 from noisyteacher.cli.common import (
     A_FILE,
-    IdColumn,
     Json,
     Overwrite,
     TopClasses,
@@ -48,7 +47,7 @@ def import_labels(
     out: Path,
     classes: str | None = None,
     ids: Annotated[Path | None, A_FILE] = None,
-    id_column: IdColumn = None,
+    id_column: str | None = None,
     label_column: str | None = None,
     confidence_column: str | None = None,
     list_column: str | None = None,
@@ -89,6 +88,8 @@ def import_labels(
         classes: The class names, separated by commas, or a .json file with the names and their
             synonyms.
         ids: The ids of the rows: a .npy file, or a text file with one id per line.
+        id_column: Tables: the column that holds the ids (default: id). The rows of a table without
+            one are named by --ids.
         label_column: Tables with one label or answer per row: the column that holds it (default:
             label, prediction or a similar name).
         confidence_column: Tables with one label per row: the column that holds its probability,
