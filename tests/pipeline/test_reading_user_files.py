@@ -108,7 +108,7 @@ def test_images_in_folders_and_in_parquet_are_the_same(tmp_path: Path) -> None:
             "file,label\na/1.PNG,x\nb/2.jpg,y\n",
             "'file' holds paths of images, such as 'a/1.PNG'.*folder.* 'image' of a Parquet file",
         ),
-        ("gold.csv", "id,text,label\n1,a,x\n1,b,y\n", "ids .* must be unique; repeated: 1"),
+        ("gold.csv", "id,text,label\n1,a,x\n1,b,y\n", "gold: ids must be unique; repeated: 1"),
         ("gold.csv", "f,label\n1,0\nnan,1\n", "the column 'f' has 1 empty values"),
         ("gold.jsonl", '{"text": "a", "label": "x"}\n{"text": \n', "line 2, is not JSON"),
         ("gold.jsonl", '{"text": "a"}\n[1]\n', "line 2, is not a JSON object"),
