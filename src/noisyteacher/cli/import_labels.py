@@ -125,7 +125,7 @@ def import_labels(
         read_ids,
         rejected_path,
     )
-    from noisyteacher.labels.importers.llm import answer_column
+    from noisyteacher.labels.importers.answer_tables import answer_column
     from noisyteacher.labels.importers.llm_rows import RejectedList
 
     one_label = label_column is not None or confidence_column is not None

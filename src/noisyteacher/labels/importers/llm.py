@@ -24,29 +24,16 @@ from orjson import loads
 from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.core.files import write_atomic
 from noisyteacher.io.classes import UNMATCHED, ClassAnswers
-from noisyteacher.io.columns import ids_in, is_text_type
 from noisyteacher.io.formats import LineBlock, RawLines, kind_of, name_files, no_garbage, raw_lines
 from noisyteacher.io.ids import clean_ids
-from noisyteacher.io.spelling import NO_CLASS, Spellings, plain
-from noisyteacher.io.user_tables import (
-    ID_COLUMNS,
-    candidates,
-    find_column,
-    first_present,
-    read_table,
-)
+from noisyteacher.io.spelling import plain
 from noisyteacher.labels.importers.answer_lines import LONGEST_REMEMBERED, SHAPE_ERRORS, LineReader
+from noisyteacher.labels.importers.answer_tables import answer_rows
 from noisyteacher.labels.importers.answers import Remembered
 from noisyteacher.labels.importers.lexicon import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
-from noisyteacher.labels.importers.one_label import (
-    ANSWER_COLUMNS,
-    TEACHER_COLUMNS,
-    is_number,
-    refuse_rivals,
-)
 from noisyteacher.labels.importers.probability_files import ImportSettings
-from noisyteacher.labels.importers.reading import CONFIDENCE_KEYS, CUT_OFF, EMPTY, OFF_LIST, REFUSED
+from noisyteacher.labels.importers.reading import CUT_OFF, EMPTY, OFF_LIST, REFUSED
 from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineError, Response
 from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
@@ -58,8 +45,6 @@ from noisyteacher.labels.importers.usual_lines import (
 )
 from noisyteacher.labels.teacher_labels import TeacherLabels
 
-# Rules of answers that are no bare labels, and name one class.
-_WORDY = frozenset(("prose", "marked", "JSON"))
 _MUCH_MISSING = 0.5
 _MOST_UNMATCHED = 0.1
 _COUNTED_ANSWERS = 10_000  # different ones
@@ -139,7 +124,7 @@ def import_llm(
                 blocks = (
                     _blocks(path)
                     if label_column is None
-                    else _rows(path, id_column, label_column, with_ids=ids is None)
+                    else answer_rows(path, id_column, label_column, with_ids=ids is None)
                 )
                 reader.read(path, blocks, on_block or (lambda size, lines: None))
         if synonyms is not None:
@@ -186,49 +171,6 @@ def _blocks(path: Path) -> Iterator[RawLines]:
             yield RawLines(1, b"", list(map(orjson.dumps, value)))
             return
     yield from raw_lines(path)
-
-
-def _rows(
-    path: Path, id_column: str | None, label_column: str, *, with_ids: bool
-) -> Iterator[RawLines]:
-    """The rows of a table as lines of an id, an answer and, if there is one, its confidence."""
-    table = read_table(path, candidates(id_column, ID_COLUMNS), (label_column,))
-    names, where = table.column_names, str(path)
-    columns = {"answer": table[find_column("answer", label_column, (), names, where)].to_pylist()}
-    if with_ids:
-        key = find_column("id", id_column, ID_COLUMNS, names, where)
-        columns["id"] = ids_in(table, key, where).tolist()
-    sure = [name for name in CONFIDENCE_KEYS if name in names and name != label_column]
-    columns |= {name: table[name].to_pylist() for name in sure}
-    rows = zip(*columns.values(), strict=True)
-    lines = [orjson.dumps(dict(zip(columns, row, strict=True))) for row in rows]
-    yield RawLines(1, b"", lines)
-
-
-def answer_column(
-    path: Path, classes: ClassAnswers, id_column: str | None, label_column: str | None
-) -> str | None:
-    """The column of a table that holds answers with more words than a class has, or None.
-
-    One of its texts is no class, but names one: "This is clearly Sports."
-    """
-    keys, spellings = candidates(id_column, ID_COLUMNS), Spellings(classes)
-    table = read_table(path, keys, candidates(label_column, ()))
-    numbers = [field.name for field in table.schema if is_number(field.type)]
-    if len({spellings.find(name) for name in numbers} - {NO_CLASS}) > 1:
-        return None  # probabilities
-    texts = [field.name for field in table.schema if is_text_type(field.type)]
-    column = first_present(candidates(label_column, (*TEACHER_COLUMNS, *ANSWER_COLUMNS)), texts)
-    if column is None:
-        return None
-    read = LineReader(classes).label_of_text
-    different = filter(None, table[column].unique().to_pylist())
-    strange = (text for text in different if spellings.find(text) == NO_CLASS)
-    if not any(read(text)[1] in _WORDY for text in strange):
-        return None
-    if label_column is None:
-        refuse_rivals(table, column, str(path))
-    return column
 
 
 def _spaced(text: str) -> str:
