@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from typer.testing import CliRunner, Result
 
 import noisyteacher as nt
-from noisyteacher.cli import app
+from command_line import run, run_well
 from noisyteacher.core.errors import NoisyTeacherWarning
 
 ROOT = Path(__file__).parents[2]
@@ -30,16 +29,6 @@ RESULTS = sorted((ROOT / "results").glob("*.jsonl"))
 # Trained on another processor, the last bits of a prepared column may differ, and a run that was
 # begun here is refused there: one of these words names the way out.
 REMEDIES = ("--out", "another folder", "delete it")
-
-
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def succeeded(*arguments: object) -> Result:
-    result = command(*arguments)
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result
 
 
 def no_checksum() -> AbstractContextManager[Any]:
@@ -131,9 +120,7 @@ def test_students(kind: str) -> None:
 
 def test_a_student_labels_a_file(copies: Path) -> None:
     with no_checksum():
-        said = command(
-            "label", "students/text", "data/pool.csv", "--out", "said", "--device", "cpu"
-        )
+        said = run("label", "students/text", "data/pool.csv", "--out", "said", "--device", "cpu")
     assert said.exit_code == 0, (said.output, said.exception)
     labels = nt.TeacherLabels.open("said")
     with no_checksum():
@@ -163,7 +150,7 @@ def gone_on(verb: str, copies: Path) -> list[dict[str, Any]] | None:
     with warnings.catch_warnings():
         # Notes say that 0.1.0 wrote no checksums, and that --smoke has another name.
         warnings.simplefilter("ignore", NoisyTeacherWarning)
-        result = command(*EXPECTED["commands"][verb])
+        result = run(*EXPECTED["commands"][verb])
     assert contents(folder) == before, "something was trained again"
     if result.exit_code:
         assert isinstance(result.exception, nt.InputError), (result.output, result.exception)
@@ -208,7 +195,7 @@ def test_a_study_of_halfspaces_goes_on_without_simulating(copies: Path) -> None:
 
 @pytest.mark.parametrize("place", ["run-distill", "run-bench", "audit.json"])
 def test_pages(place: str, tmp_path: Path) -> None:
-    succeeded("report", FILES / place, "--out", tmp_path / "page.html")
+    run_well("report", FILES / place, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     if place == "audit.json":
         method = json.loads((FILES / place).read_text())["recommendation"]["method"]
@@ -224,7 +211,7 @@ def test_pages(place: str, tmp_path: Path) -> None:
 
 
 def test_tables_of_rows(tmp_path: Path) -> None:
-    succeeded("bench", "tables", FILES / "rows.jsonl", "--out", tmp_path)
+    run_well("bench", "tables", FILES / "rows.jsonl", "--out", tmp_path)
     for name, text in EXPECTED["tables"].items():
         assert (tmp_path / "tables" / name).read_text() == text
 
@@ -232,7 +219,7 @@ def test_tables_of_rows(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("published")
-    succeeded("bench", "tables", *RESULTS, "--out", out)
+    run_well("bench", "tables", *RESULTS, "--out", out)
     return out
 
 

@@ -290,13 +290,16 @@ def class_label_names(schema: Any, label: str | None) -> tuple[str, ...]:
 
 
 def by_class_label(
-    texts: Sequence[str | None], names: Sequence[str], classes: Sequence[str]
+    texts: Sequence[str | None],
+    names: Sequence[str],
+    classes: Sequence[str],
+    synonyms: Mapping[str, int] | None = None,
 ) -> list[str | None]:
     """Numbers of a ``ClassLabel`` as its ``names``, unless the teacher's classes are others."""
     if (others := set(names) - set(classes)) and _all_match(WHOLE_NUMBER, others):
         return list(texts)  # as names, too, they would be taken for places
     try:
-        label_numbers(names, classes, "ClassLabel")
+        label_numbers(names, classes, "ClassLabel", synonyms)
     except InputError:
         return list(texts)
     named: dict[str | None, str] = {str(number): name for number, name in enumerate(names)}

@@ -17,6 +17,7 @@ import pyarrow as pa
 from noisyteacher.core.errors import InputError, first_few, warn
 from noisyteacher.io.classes import (
     ClassAnswers,
+    by_class_label,
     class_label_names,
     clean_classes,
     is_unknown,
@@ -158,11 +159,8 @@ def with_class_names(
         return table, classes
     if classes is None:
         classes = with_synonyms(dict.fromkeys(names, ()))
-    spellings = Spellings(classes)
-    if any(spellings.find(name) == NO_CLASS for name in names):
-        return table, classes
-    numbers = table[column].to_pylist()
-    texts = [None if n is None else names[n] if 0 <= n < len(names) else str(n) for n in numbers]
+    numbers = label_texts(table[column], f"the column {column!r}")
+    texts = by_class_label(numbers, names, tuple(classes), _synonyms(classes))
     named = pa.array(texts, pa.string())
     return table.set_column(table.column_names.index(column), column, named), classes
 
