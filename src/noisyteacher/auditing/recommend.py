@@ -160,8 +160,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
             "Use it inside Consistency, which gained the most of all methods on images and on "
             "reviews but takes two passes per training step. Use SLaM alone if the inputs cannot "
             "be augmented."
-            + " This is advice for networks; of linear students, distill returns an average over "
-            "several methods." * (kind != "image")
+            + " This advice is for networks. For linear students, distill returns a weighted "
+            "average of several methods." * (kind != "image")
         )
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:

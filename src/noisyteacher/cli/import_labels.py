@@ -88,8 +88,8 @@ def import_labels(
         classes: The class names, separated by commas, or a .json file with the names and their
             synonyms.
         ids: The ids of the rows: a .npy file, or a text file with one id per line.
-        id_column: Tables: the column that holds the ids (default: id). The rows of a table without
-            one are named by --ids.
+        id_column: Tables: the column that holds the ids (default: id). Without such a column, give
+            the ids with --ids.
         label_column: Tables with one label or answer per row: the column that holds it (default:
             label, prediction or a similar name).
         confidence_column: Tables with one label per row: the column that holds its probability,
