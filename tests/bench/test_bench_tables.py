@@ -30,6 +30,7 @@ from noisyteacher.bench.result_lines import (
     in_reading_order,
     lines,
     paper_figures,
+    teacher_range,
 )
 from noisyteacher.core.errors import InputError
 from noisyteacher.methods import parse
@@ -120,13 +121,27 @@ def test_all_students_of_a_size() -> None:
     assert "the teacher: 34.00 %" in table.title
 
 
-def test_rows_of_two_runs_name_both_teachers() -> None:
+def test_rows_of_two_runs_name_the_range_of_their_teachers() -> None:
     hard = row("Vanilla(hard=True)", teacher_accuracy=35.7)
     gold = row("GoldOnly()", teacher_accuracy=30.0)  # learns from neither
     found = lines([row(), gold, hard])
-    assert body(size_table("cifar100", None, found, "last"))["the teacher"][2] == "34.00, 35.70"
+    assert body(size_table("cifar100", None, found, "last"))["the teacher"][2] == "34.00 to 35.70"
     assert body(size_table("cifar100", "hard", found[1:], "last"))["the teacher"][2] == "35.70"
-    assert "the teacher: 34.00, 35.70 %" in detail_table("cifar100", found).title
+    assert "the teacher: 34.00 to 35.70 %" in detail_table("cifar100", found).title
+
+
+def test_a_mean_over_trials_stands_for_the_teacher_only_where_all_lines_share_it() -> None:
+    each_its_own = [
+        row(method, trial=trial, teacher_accuracy=70.0 + trial)
+        for method in ("Vanilla()", "SLaM()")
+        for trial in range(3)
+    ]
+    assert teacher_range(lines(each_its_own)) == "71.00"
+    # The second trial of one method came in a later run, with another teacher: 33.0 is nobody's.
+    later = [row("SLaM()", teacher_accuracy=32.0), row("SLaM()", trial=1, teacher_accuracy=34.0)]
+    first = row("Vanilla()", teacher_accuracy=32.0)
+    assert teacher_range(lines([first, *later])) == "32.00 to 34.00"
+    assert teacher_range(lines([row(teacher_accuracy=None)])) == ""
 
 
 def test_a_logistic_regression_has_no_epochs_and_no_repeats() -> None:

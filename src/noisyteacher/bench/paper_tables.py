@@ -21,7 +21,7 @@ from noisyteacher.bench.result_lines import (
     lead,
     paper_figures,
     paper_name,
-    teacher_accuracies,
+    teacher_range,
 )
 from noisyteacher.io.user_tables import no_formulas
 from noisyteacher.methods import Vanilla
@@ -143,7 +143,7 @@ def size_table(recipe: str, kind: str | None, found: Sequence[Line], accuracy: s
     quoted = {}
     if kind is not None and has_paper_models(recipe, found[0].dataset):
         quoted = _paper_series(found[0].dataset, kind, sizes)
-    teachers = {n: _joined(teacher_accuracies(x for x in found if x.labeled == n)) for n in sizes}
+    teachers = {n: teacher_range(x for x in found if x.labeled == n) for n in sizes}
     have = {paper_name(line.parsed) for line in found if kind in line.kinds}
     # What begins a row; then, by size, what was measured and what the paper prints.
     series = [
@@ -198,10 +198,6 @@ def _bold_if(best: bool, text: str) -> str:
     return Bold(text) if best else text
 
 
-def _joined(accuracies: Sequence[float]) -> str:
-    return ", ".join(f"{accuracy:.2f}" for accuracy in accuracies)
-
-
 # -- one size, all three accuracies ---------------------------------------------------------------
 
 
@@ -219,7 +215,7 @@ def detail_table(recipe: str, found: Sequence[Line]) -> PaperTable:
         macro = "" if line.macro_f1 is None else f"{line.macro_f1.mean:.2f}"
         row += [macro, _over_vanilla(line, found), blank_or(line.paper)]
         rows.append(tuple(row))
-    teacher = _joined(teacher_accuracies(found))
+    teacher = teacher_range(found)
     title = f"{recipe}, {found[0].labeled} labels"
     title += f"; the teacher: {teacher} %" if teacher else ""
     numbers = ("passes", "epochs", "n", *ACCURACIES.values(), "macro F1", _OVER, "paper")

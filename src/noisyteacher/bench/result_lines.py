@@ -137,7 +137,7 @@ class Line:
     trials: int
     accuracy: dict[str, TrialMean | None]
     macro_f1: TrialMean | None
-    teacher_accuracy: float | None
+    teachers: tuple[float, ...]  # accuracies, of the trials whose teacher was measured
     last_of_trial: dict[int, float]
 
     @property
@@ -173,6 +173,11 @@ class Line:
     def is_gold_only(self) -> bool:
         """Whether it is a floor that no teacher helped."""
         return self.method == LOGISTIC or self.parsed == GoldOnly()
+
+    @property
+    def teacher_accuracy(self) -> float | None:
+        """The mean over its trials."""
+        return TrialMean.of(self.teachers).mean if self.teachers else None
 
     def mean(self, accuracy: str = "last") -> float:
         """Over its trials; below all others where that accuracy was not measured."""
@@ -218,13 +223,14 @@ def lines(rows: Sequence[Row]) -> list[Line]:
             trials=len(group),
             accuracy={name: trial_mean(row.accuracy[name] for row in group) for name in ACCURACIES},
             macro_f1=trial_mean(row.macro_f1 for row in group),
-            teacher_accuracy=None if teacher is None else teacher.mean,
+            teachers=tuple(
+                row.teacher_accuracy for row in group if row.teacher_accuracy is not None
+            ),
             last_of_trial={
                 row.trial: last for row in group if (last := row.accuracy["last"]) is not None
             },
         )
         for group in groups.values()
-        for teacher in [trial_mean(row.teacher_accuracy for row in group)]
     ]
 
 
@@ -254,11 +260,21 @@ def in_reading_order(found: Iterable[Line]) -> list[Line]:
 
 
 def teacher_accuracies(found: Iterable[Line]) -> list[float]:
-    """The accuracies of the teachers behind these lines; rows of several runs may have several."""
+    """The mean over trials if all these lines have the same teachers, or else every accuracy."""
     found = list(found)
     taught = [line for line in found if line.distillation is not None] or found
-    known = [line.teacher_accuracy for line in taught if line.teacher_accuracy is not None]
-    return list(dict.fromkeys(round(accuracy, 2) for accuracy in known))
+    means = {
+        round(line.teacher_accuracy, 2) for line in taught if line.teacher_accuracy is not None
+    }
+    if len(means) < 2:
+        return list(means)
+    return sorted({round(accuracy, 2) for line in taught for accuracy in line.teachers})
+
+
+def teacher_range(found: Iterable[Line]) -> str:
+    """The same as text: one accuracy, the lowest and the highest, or nothing."""
+    known = teacher_accuracies(found)
+    return " to ".join(f"{accuracy:.2f}" for accuracy in dict.fromkeys((*known[:1], *known[-1:])))
 
 
 HEADER = ("method", "passes", "labeled", "epochs", "n", *ACCURACIES.values())

@@ -277,7 +277,7 @@ def text_table(
 
 def results_table(rows: Sequence[Row]) -> Table:
     """Test accuracy three ways, one line per method; what all lines share stands in the title."""
-    from noisyteacher.bench.result_lines import HEADER, cells, lines, teacher_accuracies
+    from noisyteacher.bench.result_lines import HEADER, cells, lines, teacher_range
 
     found = lines(rows)
     columns = {name: [cells(line)[i] for line in found] for i, name in enumerate(HEADER)}
@@ -288,6 +288,6 @@ def results_table(rows: Sequence[Row]) -> Table:
     }
     title = ["Test accuracy in percent, mean ± std"]
     title += [f"{name} {value}" for name, value in shared.items()]
-    known = ", ".join(f"{accuracy:.2f}" for accuracy in teacher_accuracies(found))
-    title += [f"teacher {known}"] if known else []
+    teachers = teacher_range(found)
+    title += [f"teacher {teachers}"] if teachers else []
     return text_table(", ".join(title), list(columns), list(zip(*columns.values(), strict=True)))
