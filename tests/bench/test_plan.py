@@ -10,11 +10,18 @@ import pytest
 from noisyteacher.bench import Generation, run_recipe
 from noisyteacher.bench.bench_run import RunOptions
 from noisyteacher.bench.method_sets import parse_methods
-from noisyteacher.bench.plan import make_plan
+from noisyteacher.bench.plan import make_plan, planned_students
 from noisyteacher.bench.recipe import smoke
 from noisyteacher.bench.recipes.digits import digits
+from noisyteacher.bench.teacher import teacher_name
 from noisyteacher.core.progress import ProgressDisplay
 from noisyteacher.methods import Consistency, SLaM, Vanilla
+from noisyteacher.train.checkpoint import (
+    checkpoint_path,
+    load_checkpoint,
+    read_history,
+    save_checkpoint,
+)
 
 OPTIONS = RunOptions(device="cpu", quiet=True)
 
@@ -49,6 +56,33 @@ def test_what_is_done_is_not_planned(tmp_path: Path) -> None:
     plan = make_plan(more, tmp_path, OPTIONS)
     assert [stage.what for stage in plan.stages] == ["SLaM()"]
     assert plan.done == 1
+
+
+def test_the_plan_of_a_stopped_run_counts_the_epochs_left(tmp_path: Path) -> None:
+    recipe = replace(smoke(digits()), methods=parse_methods("Vanilla()"))
+    recipe = replace(recipe, student_training=replace(recipe.student_training, epochs=4))
+    run_recipe(recipe, tmp_path, device="cpu", quiet=True)
+    (tmp_path / "results.jsonl").unlink()
+    assert make_plan(recipe, tmp_path, OPTIONS).stages == ()  # only the row is missing
+
+    (student,) = planned_students(recipe)
+    path = checkpoint_path(tmp_path, student.file_name)
+    history = read_history(path)
+    assert history is not None
+    loaded = load_checkpoint(path, history.fingerprint)
+    assert loaded is not None
+    save_checkpoint(path, loaded[0], replace(history, curve=history.curve[:3]))
+    (stage,) = make_plan(recipe, tmp_path, OPTIONS).stages
+    new = make_plan(recipe, tmp_path / "new", OPTIONS).stages[-1]
+    assert (stage.what, stage.students) == ("Vanilla()", 1)
+    assert 4 * stage.steps == new.steps
+
+    # The run looks for the teacher itself, whose labels alone do not tell its test accuracy.
+    checkpoint_path(tmp_path, teacher_name(recipe, recipe.labeled[0])).unlink()
+    assert [s.what for s in make_plan(recipe, tmp_path, OPTIONS).stages] == [
+        "teacher on A",
+        "Vanilla()",
+    ]
 
 
 def test_the_bar_of_all_students_counts_those_that_are_there_already(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 
 from noisyteacher.bench.bench_run import BenchRun, RunOptions, open_run
 from noisyteacher.bench.recipe import Arm, Recipe
-from noisyteacher.bench.teacher import pretrained_names
+from noisyteacher.bench.teacher import pretrained_names, teacher_name
 from noisyteacher.core.files import slug
 from noisyteacher.core.machine import hardware
 from noisyteacher.data import Split
@@ -163,7 +163,10 @@ def distillation(method: Method) -> str | None:
 
 @dataclass(frozen=True)
 class Stage:
-    """Students alike in cost. ``steps`` are one student's; ``seconds`` are those of all."""
+    """Students alike in cost, with what is left of them.
+
+    ``steps`` are those of the student that has most left; ``seconds`` are those of all.
+    """
 
     labeled: int
     what: str
@@ -222,44 +225,64 @@ class _Estimate:
         run, recipe = self.run, self.run.recipe
         # One teacher with rows of its own serves all sizes.
         first = not recipe.outside or labeled == recipe.labeled[0]
-        if run.given_labels is None and first and not run.labels_path(labeled).exists():
+        if run.given_labels is None and first:
             teacher = (recipe.teacher, run.teacher_data, recipe.teacher_training)
+            left = self._epochs_left({teacher_name(recipe, labeled)}, recipe.teacher_training)
             what = "teacher" if recipe.outside else "teacher on A"
-            yield self._stage(labeled, what, teacher, 1, recipe.outside or labeled)
-        names = pretrained_names(recipe, labeled, recipe.trials)
-        count = sum(not checkpoint_path(run.folder, name).exists() for name in set(names))
-        if recipe.pretraining is not None and recipe.uses_pretraining and count:
+            yield from self._stage(labeled, what, teacher, left, recipe.outside or labeled)
+        if recipe.pretraining is not None and recipe.uses_pretraining:
             pretrained = (recipe.student, run.data, recipe.pretraining)
-            yield self._stage(labeled, "student on A", pretrained, count, labeled)
+            names = set(pretrained_names(recipe, labeled, recipe.trials))
+            left = self._epochs_left(names, recipe.pretraining)
+            yield from self._stage(labeled, "student on A", pretrained, left, labeled)
 
     def stages(self, labeled: int, todo: Sequence[PlannedStudent]) -> Iterator[Stage]:
         run, recipe = self.run, self.run.recipe
+        config = recipe.student_training
         whole = len(run.dataset) - recipe.selection
         rows = whole if recipe.pool is None else recipe.pool + labeled
-        student = (recipe.student, run.data, recipe.student_training)
+        student = (recipe.student, run.data, config)
         trials = {s.trial for s in todo if s.generation == 2}
         if recipe.second is not None and trials:
-            count, passes = recipe.second.students * len(trials), len(recipe.second.first.views)
+            passes = len(recipe.second.first.views)
+            left = [config.epochs] * (recipe.second.students * len(trials))
             what = "students whose labels the second generation learns"
-            yield self._stage(labeled, what, student, count, rows, passes)
+            yield from self._stage(labeled, what, student, left, rows, passes)
         for generation, passes in product((1, 2), (1, 2)):
             alike = [s for s in todo if (s.generation, len(s.method.views)) == (generation, passes)]
-            if alike:
-                what = "; ".join(dict.fromkeys(repr(s.method) for s in alike))
-                what += ", generation 2" if generation == 2 else ""
-                yield self._stage(labeled, what, student, len(alike), rows, passes)
+            what = "; ".join(dict.fromkeys(repr(s.method) for s in alike))
+            what += ", generation 2" if generation == 2 else ""
+            left = self._epochs_left((s.file_name for s in alike), config)
+            yield from self._stage(labeled, what, student, left, rows, passes)
+
+    def _epochs_left(self, names: Iterable[str], config: TrainConfig) -> list[int]:
+        """Of each student that its checkpoint does not show as finished."""
+        found = [read_history(checkpoint_path(self.run.folder, name)) for name in names]
+        left = [
+            config.epochs - (0 if history is None else history.epochs_done) for history in found
+        ]
+        return [epochs for epochs in left if epochs > 0]
 
     def _stage(
-        self, labeled: int, what: str, training: _Training, count: int, rows: int, passes: int = 1
-    ) -> Stage:
+        self,
+        labeled: int,
+        what: str,
+        training: _Training,
+        epochs_left: Sequence[int],
+        rows: int,
+        passes: int = 1,
+    ) -> Iterator[Stage]:
+        """The stage, if any of its students has epochs left."""
+        if not epochs_left:
+            return
         run, config = self.run, training[2]
-        steps = config.epochs * (config.steps_per_epoch or -(-rows // config.batch_size))
-        looks = -(-config.epochs // config.eval_every) * (
-            len(run.dataset.test_y) + run.recipe.selection
-        )
-        examples = count * (passes * steps * config.batch_size + _LOOK * looks)
-        rate = self._rate(training, min(count, run.cohort))
-        return Stage(labeled, what, count, steps, passes, round(examples / rate, 1))
+        steps = config.steps_per_epoch or -(-rows // config.batch_size)
+        looks = len(run.dataset.test_y) + run.recipe.selection
+        each_epoch = passes * steps * config.batch_size + _LOOK * looks / config.eval_every
+        rate = self._rate(training, min(len(epochs_left), run.cohort))
+        seconds = round(sum(epochs_left) * each_epoch / rate, 1)
+        count = len(epochs_left)
+        yield Stage(labeled, what, count, max(epochs_left) * steps, passes, seconds)
 
     def _rate(self, training: _Training, side: int) -> float:
         """Training examples per second of ``side`` students together, one pass per step."""
