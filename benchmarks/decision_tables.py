@@ -268,8 +268,8 @@ def render(folder: Path) -> str:
     )
     text = [INTRODUCTION]
     text.append(
-        f"There are {len(rows)} cells with {told}. Means are over cells. The 95 % intervals are over "
-        "draws of rows from a data set, because all teachers share the rows of a draw.\n"
+        f"There are {len(rows)} cells with {told}. Means are over cells. The 95 % intervals are "
+        "over draws of rows from a data set, because all teachers share the rows of a draw.\n"
     )
     text.append(accuracy_table(rows) + "\n")
     text.append("![Accuracy against gold rows](accuracy.svg)\n")
@@ -312,8 +312,8 @@ def render(folder: Path) -> str:
     if official:
         text.append(
             "\n## Official test rows\n\n"
-            "Here, the gold rows and the pool are drawn from the training part of a data set, and the "
-            "test rows are its official ones. This was done for the texts only (`--official "
+            "Here, the gold rows and the pool are drawn from the training part of a data set, and "
+            "the test rows are its official ones. This was done for the texts only (`--official "
             f"--seeds 1 --only trec emotion irony sst2`). There are {len(official)} cells with "
             f"{len({row['seed'] for row in official})} seed, so the cells of a data set share one "
             "draw. The stated accuracy holds for rows drawn like the gold rows; the test rows of "
