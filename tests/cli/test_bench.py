@@ -101,7 +101,7 @@ def test_settings_are_tuned_at_one_size_and_used_at_another(tmp_path: Path) -> N
     planned = orjson.loads(bench(*arguments, "--plan", "--json").stdout)
     assert [stage["students"] for stage in planned["stages"]] == [1, 3]
     result = bench(*arguments, "--minutes", 1e-6)
-    assert "The settings are not all tried yet. Run the same command" in result.output
+    assert "Not all settings have been tried yet. Run the same command" in result.output
     result = bench(*arguments)
     assert result.exit_code == 0, result.output
     assert "was chosen on S with 24 labeled examples" in result.output

@@ -120,11 +120,12 @@ def _about_drift(numbers: Numbers, drift: Drift) -> Iterator[Finding]:
         yield _warning(
             "shifted",
             f"The gold rows are not like the pool: their {' and '.join(apart)} differ (distance "
-            f"{max(drift.margin.distance, drift.entropy.distance):.2f}). Weighted to match the "
-            f"pool's margins, the teacher's accuracy is {drift.reweighted_accuracy:.1%} instead of "
-            f"{numbers.quality.accuracy.value:.1%}, and the {numbers.val_rows} gold rows carry as "
-            f"much information as {drift.reweighted_rows:.0f}. Draw the gold rows at random from "
-            "the pool instead.",
+            f"{max(drift.margin.distance, drift.entropy.distance):.2f}). If the gold "
+            "rows are weighted to match the pool's margins, the teacher's accuracy is "
+            f"{drift.reweighted_accuracy:.1%} instead of {numbers.quality.accuracy.value:.1%}, and "
+            f"the {numbers.val_rows} gold rows carry only as much information as "
+            f"{drift.reweighted_rows:.0f} rows. Draw the gold rows at random from the pool "
+            "instead.",
         )
     if drift.classes_effect >= FAR_CLASSES and drift.classes_p_value < SURE:
         yield _warning(

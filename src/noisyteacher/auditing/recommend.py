@@ -166,8 +166,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
     broken = [c.name for c in numbers.per_class.classes if c.broken]
     if broken:
         yield (
-            f"The labels {first_few(broken)} are often wrong: use them only with curves of their "
-            "own (per_class=True), or check those rows yourself."
+            f"The labels {first_few(broken)} are often wrong: use them only with separate alpha "
+            "curves (per_class=True), or check those rows yourself."
         )
     if per_class:
         yield (
@@ -178,8 +178,8 @@ def _reasons_for(numbers: Numbers, kind: str | None, per_class: bool) -> Iterato
         if few:
             yield (
                 f"The teacher predicts {few} of {numbers.num_classes} classes for fewer than 50 "
-                "gold rows, so these classes share one curve. With more gold rows they would have "
-                "curves of their own."
+                "gold rows, so these classes share one alpha curve. With more gold rows, they "
+                "would have separate curves."
             )
     yield (
         f"With lower_bound={numbers.lower_bound:g}, alpha is at this bound for "

@@ -26,7 +26,7 @@ from noisyteacher.train import Adam, TrainConfig, ValRole
 
 @dataclass(frozen=True)
 class Arm:
-    """A variant of a recipe, as in an ablation; its name is added to the recipe's in the rows."""
+    """A variant of a recipe, as in an ablation; in rows, its name is added to the recipe's."""
 
     name: str = ""
     val_role: ValRole = "gold"
@@ -191,7 +191,7 @@ class Recipe:
         return int(np.random.SeedSequence([self.seed, labeled, trial]).generate_state(1)[0])
 
     def lasting(self) -> dict[str, str]:
-        """The settings that must not change within a run's folder and are not in its rows."""
+        """The settings that must not change within a run's folder, except those in its rows."""
         plain = replace(
             self, student_training=replace(self.student_training, epochs=1, gold_repeat=1)
         )

@@ -75,7 +75,7 @@ class Interval:
 
     @classmethod
     def wilson(cls, share: float, rows: int) -> Interval:
-        """Wilson's interval of a share that was measured on so many rows."""
+        """Wilson's interval for a share that was measured on this many rows."""
         center = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
         half = _Z * np.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2))
         half /= 1 + _Z**2 / rows

@@ -222,7 +222,9 @@ def _run(
         tuning = tune_recipe(recipe, tune, folder, **options)
         if tuning.recipe is None:
             if rank() == 0 and not json:
-                typer.echo("The settings are not all tried yet. Run the same command to continue.")
+                typer.echo(
+                    "Not all settings have been tried yet. Run the same command to continue."
+                )
             return
         recipe, notes = tuning.recipe, [str(method) for method in tuning.methods]
         if options["minutes"] is not None:

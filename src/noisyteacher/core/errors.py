@@ -1,4 +1,4 @@
-"""The errors and warnings a user can meet; every folder may import this file."""
+"""Errors and warnings for users; every folder may import this file."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _GOLD_STREAM, _TRIAL_STREAM, _OUTSIDE_STREAM, _OUTSIDE_TRIAL_STREAM = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Positions in the training part, each (m,) int64; ``drawn`` is how to draw them again."""
+    """Positions in the training part, each (m,) int64; ``drawn`` records how to draw them again."""
 
     gold: np.ndarray
     val: np.ndarray

@@ -61,7 +61,7 @@ class Featurizer(Protocol):
 
     @property
     def digest(self) -> str:
-        """Tells it from others, as a folder that holds a run must."""
+        """A digest that identifies the featurizer, as a run's folder records it."""
         return hashlib.sha256(orjson.dumps(self.to_json())).hexdigest()
 
 
@@ -228,7 +228,7 @@ class Tokens(Featurizer):
 
     @property
     def digest(self) -> str:
-        """By the files of its folder, which hold the encoder that is fine-tuned too."""
+        """A digest of the files in its folder, including the encoder that is fine-tuned."""
         return model_digest(self.tokenizer, str(self.max_length))
 
     @classmethod

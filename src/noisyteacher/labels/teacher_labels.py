@@ -179,7 +179,7 @@ class TeacherLabels(Record):
         return made.under_ids(ids)
 
     def under_ids(self, ids: npt.NDArray[Any]) -> Self:
-        """The same rows with other ids, which must be valid and unique; this is not checked."""
+        """The same rows under other ids. These must be valid and unique, which is not checked."""
         renamed = replace(self, ids=ids)
         vars(renamed)["_unique"] = True
         return renamed

@@ -51,8 +51,8 @@ def top_mask(probs: Array, k: PerRow) -> Array:
         k: the size of the shortlist, a number or (n,), 1 ≤ k ≤ L.
 
     Returns:
-        (n, L) bool with k true entries in each row. Of equal probabilities, that with the lower
-            index comes first.
+        (n, L) bool with k true entries in each row. If probabilities are equal, the
+            lower index comes first.
     """
     checked = teacher_matrix("probs", probs)
     size = shortlist_size(k, checked, smallest=1)

@@ -112,8 +112,8 @@ class ConfidentPruning(TargetMethod):
     """Vanilla distillation without the rows that confident learning considers mislabeled.
 
     Confident learning needs the predictions of a classifier that was not trained on these labels.
-    Here it is the student before its first epoch, which was pre-trained on A alone. The rows to
-    drop are determined then, once, and stay in the batches with weight 0.
+    Here, this classifier is the student before its first epoch, pre-trained on A alone. The rows to
+    drop are determined once, at this point; they stay in the batches with weight 0.
     """
 
     hard: bool = False

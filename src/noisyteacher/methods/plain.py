@@ -132,10 +132,10 @@ class SelfTraining(GoldOnly):
     ``Consistency(None)`` is its counterpart for networks.
 
     With ``align``, the probabilities are first multiplied by the class shares of the gold rows and
-    divided by the mean probabilities over the pool. Otherwise a student of few gold rows, which is
-    sure of its most frequent class first, would give most of the pool to that class. This assumes
-    that gold rows and pool have similar class shares. Without it, the method is scikit-learn's
-    ``SelfTrainingClassifier``.
+    divided by the mean probabilities over the pool. Otherwise, a student trained on few gold rows,
+    which becomes confident of its most frequent class first, would assign most of the pool to that
+    class. This assumes that gold rows and pool have similar class shares. Without ``align``, the
+    method is scikit-learn's ``SelfTrainingClassifier``.
     """
 
     threshold: float = 0.8

@@ -67,8 +67,8 @@ class BagLinear(_Flat):
     """Settings of a logistic regression on sparse rows; weights start at zero.
 
     A batch is a pair: indices (b, T) int64 in [0, features) and values (b, T) float32, padded
-    with index 0 and value 0. Its embedding is the weighted sum before the bias, (b, classes):
-    the dense row would be as wide as the vocabulary.
+    with index 0 and value 0. Its embedding is the weighted sum before the bias, (b, classes),
+    because the dense row would be as wide as the vocabulary.
     """
 
     def build(self) -> Network:

@@ -42,12 +42,14 @@ class MobileNet(ModelSpec):
 
     ``width`` scales all channel counts (Keras's alpha, TF-slim's depth_multiplier);
     ``depth_multiplier`` is Keras's: channels per input channel in the depthwise convolutions
-    only. At 32×32 the map ends 1×1 with Keras's ``stem_stride`` of 2, and 2×2 with 1.
+    only. For 32×32 images, the last feature map is 1×1 with Keras's ``stem_stride`` of 2, and 2×2
+    with 1.
 
-    As in Keras: no convolution biases, ReLU6, padding at the bottom and right where the stride
-    is 2, BatchNorm eps 1e-3, dropout before the last layer. Not as in Keras: weights start
-    he_normal instead of glorot_uniform, whose fans make depthwise weights almost vanish beside
-    eps, and BatchNorm's momentum is torch's 0.1, which keeps up in short runs.
+    As in Keras, there are no convolution biases, activations are ReLU6, padding is at the bottom
+    and right where the stride is 2, BatchNorm's eps is 1e-3, and there is dropout before the last
+    layer. Unlike in Keras, weights are initialized with he_normal, because glorot_uniform makes
+    depthwise weights almost vanish compared with eps, and BatchNorm's momentum is torch's 0.1,
+    which adapts fast enough in short runs.
     """
 
     classes: int = 10

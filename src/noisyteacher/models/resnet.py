@@ -28,13 +28,13 @@ class ResNetCifar(ModelSpec):
 
     ``version`` 1 has depths 6n+2 (8, 20, 56, 110), version 2 (pre-activation bottlenecks) 9n+2
     (11, 20, 56, 110). ``layout`` "repdistiller" has convolutions without bias and BatchNorm on
-    the projection shortcuts; "keras" is that of Keras's CIFAR example: biases, no BatchNorm on
-    shortcuts, padding at the bottom and right where the stride is 2. None takes the usual one:
-    "repdistiller" for version 1, "keras", the only one there is, for version 2.
+    the projection shortcuts; "keras" is the layout of Keras's CIFAR example: biases, no
+    BatchNorm on shortcuts, padding at the bottom and right where the stride is 2. None takes the
+    usual layout: "repdistiller" for version 1, and "keras", the only one available, for version 2.
 
-    Weights start he_normal. BatchNorm's eps is torch's 1e-5, or Keras's 1e-3 in the Keras
-    layout. Its momentum is torch's 0.1 in both: Keras's 0.99 (0.01 in torch's terms) would leave
-    the running statistics of short runs far behind. L2 is a setting of training.
+    Weights are initialized with he_normal. BatchNorm's eps is torch's 1e-5, or Keras's 1e-3 in the
+    Keras layout. Its momentum is torch's 0.1 in both: Keras's 0.99 (0.01 in torch's terms)
+    would leave the running statistics of short runs far behind. L2 is a setting of training.
     """
 
     depth: int = 56

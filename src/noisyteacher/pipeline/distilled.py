@@ -53,7 +53,7 @@ def _encoder_or_words(encoder: float) -> str:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """Time was up before the run had finished; the same call with the same folder continues it."""
+    """Time ran out before the run had finished; the same call continues it in the same folder."""
 
     trained: tuple[str, ...]  # names of the students that are finished
 

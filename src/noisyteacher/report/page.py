@@ -34,7 +34,7 @@ def has_extra() -> bool:
 def render_page(path: str | Path, live: bool = False) -> str:
     """The page of a run's folder, or of an audit's JSON file, as HTML.
 
-    A ``live`` page updates itself, and may be of a run without results.
+    A ``live`` page updates itself, and the run may have no results yet.
     """
     try:
         return _render_source(read_source(path), str(path), live)

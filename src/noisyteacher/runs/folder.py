@@ -98,7 +98,7 @@ class RunFolder:
         return read_rows(self.results)
 
     def append(self, row: Row) -> None:
-        """Add a row unless it exists already, as those of a resumed run may."""
+        """Add a row, unless a resumed run has added it already."""
         if all(stored.key != row.key for stored in self.rows()):
             append_row(self.results, row)
 
@@ -144,7 +144,7 @@ def read_command_log(folder: str | Path) -> CommandLog:
 
 
 def record_command(folder: str | Path, command: str, notes: Sequence[str] = ()) -> None:
-    """Record a command (shell text) and its notes; a resumed run has several, each once."""
+    """Record a command (shell text) and its notes. A resumed run has several; each is kept once."""
     before = read_command_log(folder)
     log = CommandLog(
         list(dict.fromkeys([*before.commands, command])),

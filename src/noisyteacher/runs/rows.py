@@ -110,7 +110,7 @@ _KINDS = {name: _kinds(hint) for name, hint in get_type_hints(Row).items()}
 
 
 def merge(rows: Iterable[Row]) -> list[Row]:
-    """Drop duplicates, of which the first is kept."""
+    """Drop duplicates and keep the first of them."""
     seen: dict[tuple[object, ...], Row] = {}
     for row in rows:
         seen.setdefault(row.key, row)

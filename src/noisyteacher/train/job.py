@@ -168,7 +168,7 @@ class Job:
             )
 
     def fingerprint(self, settings: object) -> str:
-        """What a checkpoint must have in common with this job to be continued by it."""
+        """What a checkpoint and this job must have in common, so that the job can continue it."""
         digest = hashlib.sha256()
         columns = self.prepared.columns
         parts = [self.model, self.method, self.seed, settings, columns.rows_per_epoch]
