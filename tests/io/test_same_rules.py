@@ -83,6 +83,28 @@ def test_no_label_column_is_the_same_error(tmp_path: Path, reader: Callable[...,
     )
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("names", [("Id", "Text", "Label"), ("ID", "TEXT", "LABEL")])
+def test_the_usual_columns_may_have_capitals(
+    tmp_path: Path, kind: str, names: tuple[str, ...]
+) -> None:
+    columns = ([1, 2, 3], ["x", "y", "z"], ["cat", "dog", "cat"])
+    path = write(tmp_path / f"t.{kind}", dict(zip(names, columns, strict=True)))
+    with pytest.warns(NoisyTeacherWarning, match="Hard labels"):
+        by_import = imported(path)
+    assert (by_import.ids.tolist(), by_import.hard.tolist()) == (columns[0], [0, 1, 0])
+    by_audit, by_distill = gold(path), examples(path)
+    assert (by_audit.ids.tolist(), by_audit.y.tolist()) == (columns[0], [0, 1, 0])
+    assert (by_distill.inputs, by_distill.y.tolist()) == (columns[1], [0, 1, 0])
+    assert load_dataset(path).classes == ("cat", "dog")
+
+
+def test_a_coordinate_called_y_is_no_label(tmp_path: Path) -> None:
+    numbers: dict[str, list[Any]] = {"X": [0.5, 1.5], "Y": [2.5, 3.5], "LABEL": ["cat", "dog"]}
+    found = examples(write(tmp_path / "t.csv", numbers))
+    assert (found.inputs.tolist(), found.y.tolist()) == ([[0.5, 2.5], [1.5, 3.5]], [0, 1])
+
+
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
 @pytest.mark.parametrize("nothing", [None, "", "  ", "-1"])
 def test_rows_without_a_label_are_left_out_alike(

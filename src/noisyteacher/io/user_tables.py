@@ -51,10 +51,18 @@ _JSON_KINDS = {
 }
 # As few as fill an Arrow array well: Python's objects take much more memory.
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 500, 1 << 24
+
+
+def with_capitals(*names: str) -> tuple[str, ...]:
+    """The names, and then with capitals: Label, LABEL. Not those of one letter: Y is beside X."""
+    long = [name for name in names if len(name) > 1]
+    return (*names, *(name.capitalize() for name in long), *(name.upper() for name in long))
+
+
 # The usual names of columns; the first that is there counts.
-ID_COLUMNS = ("id", "ID", "Id")
-LABEL_COLUMNS = ("label", "fine_label", "target", "class", "y")
-TEXT_COLUMNS = ("text",)
+ID_COLUMNS = with_capitals("id")
+LABEL_COLUMNS = with_capitals("label", "fine_label", "target", "class", "y")
+TEXT_COLUMNS = with_capitals("text")
 IMAGE_COLUMNS = ("img", "image")
 _USUAL = {"id": ID_COLUMNS, "label": LABEL_COLUMNS, "text": TEXT_COLUMNS}
 
@@ -103,8 +111,9 @@ def find_column(
     wanted = candidates(given, usual)
     found = first_present(wanted, columns)
     if found is None:
+        shown = [name for name in wanted if name.islower() or name.lower() not in wanted]
         raise InputError(
-            f"{where} has no {what} column: looked for {first_few(wanted, 10)} among "
+            f"{where} has no {what} column: looked for {first_few(shown, 10)} among "
             f"{first_few(columns, 10)}; name it with {what}_column= (--{what}-column)."
         )
     return found

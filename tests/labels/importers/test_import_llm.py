@@ -245,6 +245,14 @@ def test_nothing_usable_is_an_error_that_says_why(tmp_path: Path) -> None:
     assert (done.labels.probs.tolist(), done.rules) == ([[1, 0]], {"class": 1})
 
 
+def test_answers_that_are_options_get_a_hint(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": name, "answer": option}) for name, option in ("aB", "bA")]
+    with pytest.raises(InputError, match=r"name the first option: .*\(--choices A, 1 or 0\)\."):
+        read(written(tmp_path, *lines))
+    with pytest.raises(InputError, match=r"the answers are 'B', 'Mixed'\.$"):
+        read(written(tmp_path, lines[0], '{"id": "c", "answer": "Mixed"}'))
+
+
 def test_answers_without_positions(tmp_path: Path) -> None:
     silent = chat_body([]) | {"id": "silent"}
     filtered = chat_body([]) | {"id": "filtered"}

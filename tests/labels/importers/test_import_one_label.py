@@ -61,6 +61,28 @@ def test_without_confidences_labels_are_one_hot_and_a_note_says_what_that_means(
     )
 
 
+@pytest.mark.parametrize("label", ["Prediction", "LABEL", "Answer"])
+def test_names_of_columns_may_have_capitals(tmp_path: Path, label: str) -> None:
+    lower, _ = noted(csv(tmp_path, SURE))
+    table = SURE.replace("id,text,label,confidence", f"ID,Text,{label},Confidence")
+    labels, note = noted(csv(tmp_path, table))
+    assert labels.classes == lower.classes
+    np.testing.assert_array_equal(labels.probs, lower.probs)
+    assert f"'{label}' holds the labels, 'Confidence' the probability of each" in note
+
+
+@pytest.mark.parametrize("column", ["response", "Output"])
+def test_a_response_holds_the_labels_where_the_classes_are_known(
+    tmp_path: Path, column: str
+) -> None:
+    paths = csv(tmp_path, HARD.replace("label", column))
+    labels, note = noted(paths, classes=parse_classes("cat,dog"))
+    assert labels.hard.tolist() == [0, 1, 0]
+    assert f"{column!r} holds the labels" in note
+    with pytest.raises(InputError, match=r"fewer than two columns .*\(--label-column\)"):
+        import_table(paths)
+
+
 def test_what_the_user_names_needs_no_note(tmp_path: Path) -> None:
     content = SURE.replace("label,confidence", "said,sure")
     classes = parse_classes("dog,cat,bird,fish")

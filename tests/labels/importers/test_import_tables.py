@@ -110,7 +110,7 @@ WRONG = {
     "no id column": (
         CSV.replace("id,", "key,"),
         None,
-        "no id column: looked for 'id', 'ID', 'Id' among 'key', 'te",
+        "no id column: looked for 'id' among 'key', 'te",
     ),
     "no such class": (
         CSV,

@@ -6,6 +6,7 @@ The examples are checked with the types of the providers' own packages where tho
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,47 @@ def test_a_folder_of_single_responses(tmp_path: Path) -> None:
     (tmp_path / "rest.json").write_text(json.dumps(listed))
     done = import_llm(sorted(tmp_path.iterdir()), NEWS)
     assert done.labels.ids.tolist() == ["news-1", "news-2", "news-3", "news-4"]
+
+
+ANSWER_SHAPES: dict[str, Callable[[str], Any]] = {
+    "text": str,
+    "sentence": "I would say {}.".format,
+    "object": lambda name: {"category": name, "reason": "It names a place."},
+    "probabilities": lambda name: {other: 0.1 + 0.6 * (other == name) for other in NEWS},
+    "response": lambda name: {"choices": [{"message": {"content": name}}]},
+    "several": lambda name: [name, name],
+}
+
+
+@pytest.mark.parametrize("shape", ANSWER_SHAPES.values(), ids=ANSWER_SHAPES)
+def test_an_object_of_ids_and_answers(tmp_path: Path, shape: Callable[[str], Any]) -> None:
+    said = {"n/1": "World", "n/2": "Sports", "n/3": "Sci/Tech"}
+    path = tmp_path / "answers.json"
+    path.write_text(json.dumps({name: shape(answer) for name, answer in said.items()}, indent=1))
+    labels = import_llm([path], NEWS).labels
+    assert labels.ids.tolist() == list(said)
+    assert [labels.classes[number] for number in labels.hard] == list(said.values())
+
+
+def test_objects_of_ids_and_answers_in_several_files(tmp_path: Path) -> None:
+    for part in ("gold", "pool"):
+        said = {f"{part}/{row}": "World" if row % 2 else None for row in range(30)}
+        (tmp_path / f"{part}.json").write_text(json.dumps(said))
+    done = import_llm(sorted(tmp_path.iterdir()), NEWS, allow_rejected=True)
+    assert (len(done.labels), done.lines) == (30, 60)
+    assert done.labels.ids[[0, -1]].tolist() == ["gold/1", "pool/29"]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"mood": "World", "why": "x"}, {"World": 0.2, "why": "x"}, {"mood": "World"}]
+)
+def test_a_folder_of_unknown_shapes_is_no_object_of_ids(
+    tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    for name in ("news-1", "news-2"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(odd))
+    with pytest.raises(InputError, match=r"news-1\.json, line 1 holds no answer"):
+        import_llm(sorted(tmp_path.iterdir()), NEWS)
 
 
 # The providers' own types, from packages of the extra "dev".

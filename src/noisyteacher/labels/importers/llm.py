@@ -8,6 +8,7 @@ Several lines with one id are several answers, of which the mean counts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +35,13 @@ from noisyteacher.labels.importers.lexicon import WORD
 from noisyteacher.labels.importers.llm_rows import LlmRows, RejectedList
 from noisyteacher.labels.importers.probability_files import ImportSettings
 from noisyteacher.labels.importers.reading import CUT_OFF, EMPTY, OFF_LIST, REFUSED
-from noisyteacher.labels.importers.responses import ERROR, PLAIN_KEYS, BadLineError, Response
+from noisyteacher.labels.importers.responses import (
+    ERROR,
+    PLAIN_KEYS,
+    BadLineError,
+    Response,
+    answers_by_id,
+)
 from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
     UsualAnswer,
@@ -51,7 +58,9 @@ _COUNTED_ANSWERS = 10_000  # different ones
 _LONGEST_COUNTED = 80
 _SHOWN = 6
 _ID_TYPES = frozenset((str, int))
+_OPTION = re.compile("[0-9]{1,3}|[A-Za-z]")
 _UNUSUAL: UsualAnswer = (None, "", None)
+_MANY_IDS = 20  # more than a response has keys
 _LINE_BY_LINE = 63  # blocks, after one whose lines are mostly unusual
 
 
@@ -96,8 +105,8 @@ def import_llm(
     """Read answers of an LLM.
 
     Args:
-        paths: JSON Lines files; ``.json`` files with one response or a list of them; or, with
-            ``label_column``, tables.
+        paths: JSON Lines files; ``.json`` files with one response, a list of them, or an object
+            that maps ids to answers; or, with ``label_column``, tables.
         classes: each class with its synonyms.
         ids: one id for each non-empty line of all files, in place of those in the lines.
         id_column: the column of ids of tables, by default ``id`` or ``ID``.
@@ -122,7 +131,7 @@ def import_llm(
         with no_garbage():
             for path in paths:
                 blocks = (
-                    _blocks(path)
+                    _blocks(path, alone=len(paths) == 1)
                     if label_column is None
                     else answer_rows(path, id_column, label_column, with_ids=ids is None)
                 )
@@ -155,8 +164,11 @@ def write_synonyms(path: Path, classes: ClassAnswers, unmatched: dict[str, int])
     write_atomic(path, content + b"\n")
 
 
-def _blocks(path: Path) -> Iterator[RawLines]:
-    """The lines of a file; a ``.json`` file may be one response, or a list of them."""
+def _blocks(path: Path, *, alone: bool) -> Iterator[RawLines]:
+    """The lines of a file; a ``.json`` file may be one response, a list, or an object by ids.
+
+    In a folder of responses, a file with a few unknown keys is no such object.
+    """
     if kind_of(path) == ".json":
         try:
             value = orjson.loads(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))
@@ -166,7 +178,8 @@ def _blocks(path: Path) -> Iterator[RawLines]:
             # What a provider calls the response is not what the user calls the example.
             own = any(key in value for key in ("custom_id", "key"))
             plain = any(isinstance(value.get(key), str) for key in PLAIN_KEYS) and "id" in value
-            value = [value if own or plain else {"custom_id": path.stem, **value}]
+            one = value if own or plain else {"custom_id": path.stem, **value}
+            value = answers_by_id(value, 2 if alone else _MANY_IDS) or [one]
         if isinstance(value, list):
             yield RawLines(1, b"", list(map(orjson.dumps, value)))
             return
@@ -403,10 +416,17 @@ class _Reader:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in self._rejected.most_common())
         if self._bad:
             reasons = ", ".join(filter(None, (reasons, f"{self._bad} × bad line")))
-        shown = first_few(list(self.unmatched())[:_SHOWN]) or "only errors and refusals"
+        answers = list(self.unmatched())
+        shown = first_few(answers[:_SHOWN]) or "only errors and refusals"
+        hint = ""
+        if answers and all(_OPTION.fullmatch(answer) for answer in answers):
+            hint = (
+                " If they number the classes in this order, name the first option: choices= "
+                "(--choices A, 1 or 0)."
+            )
         return (
             f"none of {self._lines} lines has a label ({reasons}). The classes are "
-            f"{first_few(self._names)}; the answers are {shown}."
+            f"{first_few(self._names)}; the answers are {shown}.{hint}"
         )
 
     def why_too_few(self) -> str:

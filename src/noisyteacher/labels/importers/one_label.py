@@ -31,7 +31,7 @@ from noisyteacher.io.classes import (
 from noisyteacher.io.columns import is_list, one_number_in
 from noisyteacher.io.formats import line_blocks
 from noisyteacher.io.spelling import NO_CLASS, Spellings, spelling_key
-from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present
+from noisyteacher.io.user_tables import LABEL_COLUMNS, find_column, first_present, with_capitals
 from noisyteacher.labels.importers.llm_rows import RejectedList
 from noisyteacher.labels.importers.reading import OFF_LIST
 from noisyteacher.labels.importers.responses import TEACHER_KEYS
@@ -39,12 +39,13 @@ from noisyteacher.labels.topk import logs
 
 # Names that only a teacher's labels have come first: a ``label`` beside them may be the truth.
 TEACHER_COLUMNS = (
-    *(*TEACHER_KEYS, "prediction", "pred", "predicted_label", "predicted_class", "predicted"),
-    *(*LABEL_COLUMNS, "answer"),
+    *TEACHER_KEYS,
+    *with_capitals("prediction", "pred", "predicted_label", "predicted_class", "predicted"),
+    *(*LABEL_COLUMNS, *with_capitals("answer")),
 )
 PROBABILITY_COLUMNS = ("probs", "probabilities", "scores", "logits")
-CONFIDENCE_COLUMNS = ("confidence", "probability", "score")
-ANSWER_COLUMNS = ("answer", "response", "output", "completion", "generated_text")
+CONFIDENCE_COLUMNS = with_capitals("confidence", "probability", "score")
+ANSWER_COLUMNS = with_capitals("answer", "response", "output", "completion", "generated_text")
 _ANSWER_PARTS = ("response", "choices", "outputs")
 _WHOLE = re.compile(r"-?[0-9]+")
 # More names than this, new in every second row, are sentences and not classes; a matrix of rows
@@ -112,7 +113,8 @@ def label_column_of(table: Any, classes: ClassAnswers | None) -> str | None:
     if len([name for name in floats if name not in CONFIDENCE_COLUMNS]) > 1:
         return None
     named = [n for n in table.column_names if may_be_labels(whole_numbers_in(table[n]).type)]
-    return first_present(TEACHER_COLUMNS, named)
+    # Without the classes, answers could be anything.
+    return first_present((*TEACHER_COLUMNS, *(ANSWER_COLUMNS if classes else ())), named)
 
 
 def refuse_rivals(table: Any, column: str, where: str) -> None:

@@ -320,7 +320,8 @@ def _class_columns(
                 found[spellings.names[number]].append(column)
     if absent := [name for name, fitting in found.items() if not fitting]:
         raise InputError(
-            f"{where} has no column for the classes {first_few(absent)}; its columns are {listed}."
+            f"{where} has no column for the classes {first_few(absent)}; its columns are {listed}. "
+            "If one of them holds labels or answers, name it with label_column= (--label-column)."
         )
     if double := [name for name, fitting in found.items() if len(fitting) > 1]:
         raise InputError(f"{where} has several columns for the classes {first_few(double)}.")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from noisyteacher.io.user_tables import with_capitals
+
 # Why an answer names no class.
 REFUSED, EMPTY, CUT_OFF = "refused", "empty answer", "cut off"
 OFF_LIST, NEGATED, AMBIGUOUS = "off-list", "negated", "ambiguous"
 
 # How answers state a confidence: "Sports (90%)", ``"confidence": 0.9``.
-CONFIDENCE_KEYS = ("confidence", "probability", "score", "certainty", "prob", "likelihood")
+CONFIDENCE_KEYS = with_capitals(
+    "confidence", "probability", "score", "certainty", "prob", "likelihood"
+)
 _NUMBER = r"(\d{1,3}(?:[.,]\d+)?|[.]\d+)"
 # What stands in front of a confidence goes with it. No pattern begins with it: a long run of such
 # signs, as models repeat them that do not find an end, would be tried from each of its places.

@@ -23,12 +23,16 @@ from typing import Any, NamedTuple
 import orjson
 
 from noisyteacher.core.errors import first_few
+from noisyteacher.io.user_tables import with_capitals
 from noisyteacher.labels.importers.answers import Position, Positions
 from noisyteacher.labels.importers.lexicon import word_set
 from noisyteacher.labels.importers.reading import CONFIDENCE_KEYS, REFUSED, key_words
 
 ERROR = "error"
-ID_KEYS = ("custom_id", "id", "key", "request_id", "responseId", "response_id")
+ID_KEYS = (
+    *("custom_id", "id", "key", "request_id", "responseId", "response_id"),
+    *with_capitals("id")[1:],
+)
 # Names that only a teacher's labels have.
 TEACHER_KEYS = (
     *("teacher_label", "teacher_prediction", "llm_label", "llm_prediction", "llm_answer"),
@@ -37,8 +41,11 @@ TEACHER_KEYS = (
 # Where plain rows have the answer; "text" comes last, because it may be what was asked about.
 PLAIN_KEYS = (
     *TEACHER_KEYS,
-    *("response", "answer", "output", "completion", "generated_text", "prediction", "label"),
-    *("class", "category", "content", "text", "responses", "answers", "samples"),
+    *with_capitals(
+        *("response", "answer", "output", "completion", "generated_text", "prediction", "label"),
+        *("class", "category"),
+    ),
+    *with_capitals("content", "text", "responses", "answers", "samples"),
 )
 # A key with one of these words may hold the answer; "text" beside it is what was asked about.
 _LABEL_WORDS = word_set(
@@ -130,6 +137,17 @@ def _with_sampled(sampled: str, logprob: float, top: list[tuple[str, float]]) ->
     if all(token != sampled for token, _ in top):
         top.append((sampled, logprob))
     return Position(sampled, top)
+
+
+def answers_by_id(value: dict[str, Any], least: int) -> list[dict[str, Any]]:
+    """The rows of an object of ids and answers; none if it may be one response.
+
+    Answers are all of one kind, and there are at ``least`` so many.
+    """
+    kinds = set(map(type, value.values())) - {type(None)}
+    if len(value) < least or len(kinds) != 1 or not _KEYS_OF_RESPONSES.isdisjoint(value):
+        return []
+    return [{"custom_id": name, "response": answer} for name, answer in value.items()]
 
 
 def read_response(line: Any) -> Response:
@@ -323,7 +341,7 @@ def _read_plain(name: Any, row: dict[str, Any]) -> Response:
 
 def rivals_of_text(key: str, keys: Iterable[str]) -> list[str]:
     """The keys that may hold the answer where the ``key`` found is "text"."""
-    return [k for k in keys if _LABEL_WORDS & set(key_words(k))] if key == "text" else []
+    return [k for k in keys if _LABEL_WORDS & set(key_words(k))] if key.lower() == "text" else []
 
 
 def _as_text(value: Any) -> str:
@@ -346,6 +364,7 @@ _SHAPES: tuple[tuple[str, Any, Callable[[Any, dict[str, Any]], Response]], ...] 
     ("message", dict, _read_ollama),
     ("response", str, _read_ollama),
 )
+_KEYS_OF_RESPONSES = {*(key for key, *_ in _SHAPES), *ID_KEYS, *PLAIN_KEYS, "result", "error"}
 
 
 def without_later_positions(line: bytes) -> bytes | None:
