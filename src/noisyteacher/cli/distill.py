@@ -124,7 +124,8 @@ def distill(
             of your own, 'my_losses:MyLoss(beta=2)'. Can be given several times.
         compare: Also train other methods for comparison: plain distillation, methods that need no
             teacher, and the strongest alternatives.
-        quick: Train only two students: one without the teacher, one with the recommended method.
+        quick: Train only two students: one on the gold labels alone, and one with SLaM (networks:
+            with the method that the audit recommends).
         generations: With 2, the first students label the pool again and teach a second generation.
             This needs --val and --selection.
 
@@ -132,14 +133,14 @@ def distill(
         folds: The number of folds in which gold examples are held out to compare students. The
             default is 5 for linear students, and 1 for networks, which holds out a fifth of the
             gold examples once. Every fold trains each network once more.
-        metric: What students are compared by: accuracy or macro_f1.
+        metric: The score by which students are compared: accuracy or macro_f1.
         epochs: How many epochs each network is trained for. The default depends on the data.
         flip: Whether images may be mirrored during training. Use --no-flip for digits, letters and
             anything else that has a left and a right.
         stream: Read the pool in shards from disk (only texts, without --encoder). By default this
             is done if the pool needs more than --max-memory.
         max_memory: How many GB the pool may take in memory, and for networks on the device
-            (default: half of the machine's memory, 60% of a GPU's).
+            (default: half of the machine's memory, or 60% of the GPU's).
 
     Columns, classes and images:
         classes: The class names of .npy probabilities, separated by commas, or a .json file with a

@@ -65,7 +65,7 @@ class SLaMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # n
             uses for a linear student; for a network it is ``SLaM()``.
         classes: all classes, in the order of the teacher's columns. None takes those of y, sorted.
         folds: the number of folds in which linear students are compared on the gold rows.
-        metric: what linear students are compared by, "accuracy" or "macro_f1".
+        metric: the score by which linear students are compared, "accuracy" or "macro_f1".
         steps: the number of optimizer steps of a network (Adam with a cosine schedule).
         batch_size: rows per step, gold and pool together; at most all rows.
         learning_rate, weight_decay: settings of Adam.

@@ -97,7 +97,7 @@ def distill(
         folds: the number of folds in which gold rows are held out to compare students. The default
             is 5 for linear students and 1 for networks, which holds out one fifth, because every
             fold trains each network once more.
-        metric: what students are compared by: "accuracy" or "macro_f1".
+        metric: the score by which students are compared, "accuracy" or "macro_f1".
         training, epochs: how each student is trained, or only for how many epochs. The default
             depends on the data.
         featurizer: how texts become features. The default is TF-IDF, or the tokenizer of an
