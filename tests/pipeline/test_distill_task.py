@@ -15,7 +15,8 @@ from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.teacher_labels import join_labels
 from noisyteacher.pipeline import gather
-from noisyteacher.pipeline.task import Task
+from noisyteacher.pipeline.sources import as_examples
+from noisyteacher.pipeline.task import Task, make_task
 from user_files import MOODS, noisy_probs, reviews
 
 TEXTS, Y = reviews(100)
@@ -257,3 +258,43 @@ def test_stores_join_bit_for_bit_and_refuse_what_does_not_fit() -> None:
         join_labels([whole, whole])
     with pytest.raises(InputError, match="same classes"):
         join_labels([parts[0], labels_of(classes=("x", "y")).take(IDS[40:])])
+
+
+def test_labels_of_a_pool_are_never_seen() -> None:
+    parts = given()
+    gold, columns = as_examples(parts["gold"], "gold"), (IDS[POOL], TEXTS[POOL], NAMES[POOL])
+    task = make_task({"gold": gold, "pool": as_examples(columns, "pool")}, labels_of())
+    assert (task.y[task.split.pool] == -1).all()
+    assert (task.y[task.split.gold] == Y[GOLD]).all()
+
+
+def test_every_part_of_a_task_is_in_its_digest() -> None:
+    """A folder of a run goes on with what was trained there, if the digest is the same."""
+    roles = {"gold": slice(0, 30), "val": slice(30, 45), "selection": slice(45, 55)}
+
+    def task(names: list[str] = NAMES, texts: list[str] = TEXTS, **more: slice) -> Task:
+        rows = roles | {"test": slice(55, 60)} | more
+        sets = {name: (IDS[s], texts[s], names[s]) for name, s in rows.items()}
+        return gather(**sets, pool=(IDS[POOL], texts[POOL]), labels=labels_of())
+
+    tasks = [task(), task(val=slice(30, 44), selection=slice(44, 55))]
+    tasks.append(task(gold=slice(0, 29), val=slice(29, 45)))
+    for row in (0, 30, 45, 55):  # of each set
+        other = [*NAMES]
+        other[row] = MOODS[1 - Y[row]]
+        tasks.append(task(other))
+        tasks.append(task(texts=[*TEXTS[:row], "something else", *TEXTS[row + 1 :]]))
+    assert len({one.digest() for one in tasks}) == len(tasks)
+    assert task().digest() == tasks[0].digest()
+
+
+@pytest.mark.parametrize("name", ["gold", "val"])
+def test_test_rows_that_are_trained_on_are_pointed_out(name: str) -> None:
+    copied = 0 if name == "gold" else 30
+    note = "The test set has 1 example with inputs that are also in the gold set or V"
+    gathered(
+        note,
+        gold=(IDS[:30], TEXTS[:30], NAMES[:30]),
+        val=(IDS[30:60], TEXTS[30:60], NAMES[30:60]),
+        test=(["t0"], [TEXTS[copied]], [NAMES[copied]]),
+    )
