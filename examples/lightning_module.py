@@ -1,4 +1,4 @@
-"""SLaM in Lightning: a mixin brings the steps, the loader joins the teacher's labels by id.
+"""SLaM in Lightning: a mixin adds the steps, and the loader joins the teacher's labels by id.
 
     python examples/lightning_module.py
 

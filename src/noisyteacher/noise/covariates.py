@@ -41,7 +41,10 @@ ALL_ROWS = slice(None)
 def confidence(
     labels_or_probs: LabelsOrProbs, k: int = 1, metric: str = "margin"
 ) -> np.ndarray | Tensor:
-    """The covariate of the noise model: margin_k or -H_k of each row; higher is more confident.
+    """The covariate of the noise model, margin_k or -H_k of each row; higher is more confident.
+
+    margin_k is the sum of the k highest probabilities minus the next one. H_k is the entropy with
+    the k most probable classes counted as one class.
 
     Args:
         labels_or_probs: TeacherLabels, or dense probabilities of shape (n, L).
@@ -49,7 +52,7 @@ def confidence(
         metric: "margin" or "entropy".
 
     Returns:
-        float64, shape (n,); torch on the same device when torch came in.
+        float64, shape (n,); a torch tensor on the same device if the input is one.
     """
     checked = check_metric(metric)
     rows = read_teacher_rows(labels_or_probs)
@@ -65,12 +68,12 @@ def confidence(
 
 
 def margin(labels_or_probs: LabelsOrProbs, k: int = 1) -> np.ndarray | Tensor:
-    """margin_k of each row: the mass of its top k less the next probability, float64 (n,)."""
+    """margin_k of each row: the sum of its k highest probabilities minus the next, float64 (n,)."""
     return confidence(labels_or_probs, k, "margin")
 
 
 def entropy(labels_or_probs: LabelsOrProbs, k: int = 1) -> np.ndarray | Tensor:
-    """H_k of each row, float64 (n,); with TeacherLabels the tail is spread evenly."""
+    """H_k of each row (see ``confidence``), float64 (n,); the tail is spread evenly."""
     return -confidence(labels_or_probs, k, "entropy")
 
 
