@@ -320,7 +320,7 @@ def _trust(numbers: Numbers) -> Iterator[str]:
     whose = "pool" if numbers.pool_rows else "gold"
     yield _line(f"{whose} at the lower bound", f"{trust.share_at_lower_bound:.1%}")
     yield _line("mean alpha", f"{trust.mean_alpha:.3f}")
-    yield _line("value in gold labels", f"{trust.effective_labels:.0f} of {trust.rows}")
+    yield _line("equivalent gold labels", f"{trust.effective_labels:.0f} for {trust.rows} labels")
     yield _line("k(x), median", f"{trust.k_median:.0f}")
 
 
@@ -335,7 +335,7 @@ def _classes(numbers: Numbers) -> Iterator[str]:
         shares = f"{_percent(c.precision):>11}{_percent(c.recall):>8}{pool:>7}"
         yield f"{counts}{shares}  {_shortened(c.confused_with or '', _CONFUSED_SHOWN)}".rstrip()
     if len(seen) > _CLASSES_SHOWN:
-        yield f"and {len(seen) - _CLASSES_SHOWN} more classes, of higher precision"
+        yield f"and {len(seen) - _CLASSES_SHOWN} more classes with higher precision"
 
 
 def _advice(recommendation: Recommendation) -> Iterator[str]:

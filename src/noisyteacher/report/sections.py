@@ -207,7 +207,7 @@ def _audit_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if numbers["pool_rows"]:
         worth = _interval(trust["effective_labels"], ",.0f")
-        found.append(("Value of the pool's labels, in gold labels", worth))
+        found.append(("Equivalent number of gold labels", worth))
     if numbers.get("probe") is not None:  # of an audit that 0.1.0 made
         found.append(("Gold labels alone", _interval(numbers["probe"]["accuracy"], ".1%")))
     if numbers.get("comparison") is not None:
