@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.io.classes import class_numbers
+from noisyteacher.io.classes import class_numbers, label_numbers
 
 NAMES = ("cat", "dog", "owl")
 
@@ -62,3 +62,9 @@ def test_other_labels_are_refused(values: object, said: str) -> None:
 def test_numbers_are_refused_where_classes_are_called_by_other_numbers() -> None:
     with pytest.raises(InputError, match="called '5', '1', which are not their positions"):
         class_numbers([1, 0], ("5", "1"))
+
+
+def test_a_class_is_meant_by_its_own_name_before_any_synonym() -> None:
+    """Whatever the user calls a synonym of another class."""
+    found = label_numbers(["cat", "pet", "dog"], NAMES, "y", {"cat": 1, "pet": 1})
+    assert found.tolist() == [0, 1, 1]

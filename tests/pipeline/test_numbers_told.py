@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisyteacher.choose.decision import Interval
+from noisyteacher.choose.evidence import DecisionRows
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.methods import GoldOnly, SLaM, Vanilla
-from noisyteacher.pipeline import Distilled, DistillSettings, gather, run_distill
+from noisyteacher.pipeline import Distilled, DistillSettings, gather, linear_run, run_distill
 from noisyteacher.runs import read_rows
 from user_files import noisy_probs
 
@@ -33,7 +34,7 @@ def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, y, noisy_probs(y, 3, 0.7)
 
 
-def made(out: Path | None = None, methods: Any = METHODS) -> Distilled:
+def made(out: Path | None = None, methods: Any = METHODS, **more: Any) -> Distilled:
     x, y, probs = table()
     ids, names = np.array([f"r{i}" for i in range(len(y))]), np.array(CLASSES)[y]
     known = slice(UNLABELED, POOL.stop)
@@ -43,7 +44,7 @@ def made(out: Path | None = None, methods: Any = METHODS) -> Distilled:
         test=(ids[TEST], x[TEST], names[TEST]),
         labels=TeacherLabels.from_probs(ids[known], probs[known], CLASSES),
     )
-    settings = DistillSettings("linear", methods)
+    settings = DistillSettings("linear", methods, **more)
     done = run_distill(task, settings, out, device="cpu", quiet=True)
     assert isinstance(done, Distilled)
     return done
@@ -210,3 +211,19 @@ def test_shares_of_classes_are_those_of_the_pool(run: tuple[Distilled, Path]) ->
     few = done.task.split.pool[said == 1]
     task = replace(done.task, split=replace(done.task.split, pool=few))
     assert "predicts 'ape' for 100.0% of the pool" in replace(done, task=task).verdict()
+
+
+def test_the_settings_reach_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Enough(Exception):
+        pass
+
+    def spy(rows: DecisionRows, candidates: Any, **more: Any) -> None:
+        assert rows.judges.sum() == 40
+        told.append({name: more[name] for name in ("seed", "folds", "metric")})
+        raise Enough
+
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(linear_run, "choose_linear", spy)
+    with pytest.warns(UserWarning, match="have no teacher label"), pytest.raises(Enough):
+        made(seed=7, folds=4, metric="macro_f1")
+    assert told == [{"seed": 7, "folds": 4, "metric": "macro_f1"}]

@@ -24,6 +24,7 @@ from noisyteacher.methods import (
     Weighted,
     fit_and_prepare,
 )
+from noisyteacher.train import solver
 from noisyteacher.train.solver import Design, LinearFit, is_solvable, solve_linear
 
 
@@ -162,6 +163,22 @@ def test_coordinates_of_the_search_are_undone() -> None:
     there = design.inside(fit)
     np.testing.assert_allclose(design.x @ there.weight.T + there.bias, fit.logits(x), atol=1e-9)
     np.testing.assert_allclose(design.outside(there).weight, fit.weight, atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_search_that_starts_at_the_solution_stays_there(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, _, rows, labels = problem(classes, SLaM())
+    columns = fit_and_prepare(SLaM(), rows, labels).columns
+    for features in (x, csr_matrix(x)):
+        found = solve_linear(features, SLaM(), columns, classes, strength=1.0, tolerance=1e-7)
+        monkeypatch.setattr(solver, "MAX_ITERATIONS", 0)
+        again = solve_linear(features, SLaM(), columns, classes, strength=1.0, start=found)
+        monkeypatch.undo()
+        np.testing.assert_allclose(
+            softmax(again.logits(x), 1), softmax(found.logits(x), 1), atol=1e-6
+        )
 
 
 def test_what_can_be_solved() -> None:
