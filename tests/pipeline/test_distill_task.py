@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tracemalloc
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.labels import TeacherLabels
 from noisyteacher.labels.teacher_labels import join_labels
 from noisyteacher.pipeline import gather
+from noisyteacher.pipeline.matching import with_features
 from noisyteacher.pipeline.sources import as_examples
 from noisyteacher.pipeline.task import Task, make_task
 from user_files import MOODS, noisy_probs, reviews
@@ -298,3 +300,22 @@ def test_test_rows_that_are_trained_on_are_pointed_out(name: str) -> None:
         val=(IDS[30:60], TEXTS[30:60], NAMES[30:60]),
         test=(["t0"], [TEXTS[copied]], [NAMES[copied]]),
     )
+
+
+def test_rows_without_a_label_are_no_rows_of_the_first_class() -> None:
+    """Where the teacher counts its classes in another order."""
+    texts, names = TEXTS[GOLD], [None, *NAMES[1:60]]
+    labels = TeacherLabels.from_probs(IDS, noisy_probs(Y, 2)[:, ::-1], MOODS[::-1])
+    task = gathered("1 rows of gold have no label", gold=(IDS[GOLD], texts, names), labels=labels)
+    assert task.sizes["gold"] == 59
+    assert [MOODS[::-1][c] for c in task.y[task.split.gold]] == NAMES[1:60]
+
+
+def test_columns_of_a_table_are_brought_into_the_order_of_the_gold_set() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    made = replace(
+        as_examples((["a", "b", "c", "d"], x, NAMES[:4]), "test"), features=("p", "q", "r")
+    )
+    moved = with_features(made, ("q", "r", "p"), "the gold set")
+    assert moved.features == ("q", "r", "p")
+    np.testing.assert_array_equal(moved.inputs, x[:, [1, 2, 0]])

@@ -275,3 +275,21 @@ def test_another_pool_beyond_the_compared_part_is_another_run(
     again, after = digest()
     assert again == ids
     assert after != before
+
+
+@pytest.mark.filterwarnings("ignore::noisyteacher.core.errors.NoisyTeacherWarning")
+@pytest.mark.parametrize("name", ["val", "selection", "test"])
+def test_copies_of_other_sets_are_in_no_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Also beyond the part of the pool that candidates are compared on."""
+    monkeypatch.setattr(streamed_pool, "STREAMED_FOR_COMPARISON", 50)
+    files = write_files(tmp_path)
+    pool = pa_csv.read_csv(files["pool"])
+    ids = [f"g{i}" for i in range(40, 60)]  # the teacher labeled them
+    texts = [*pool["text"].to_pylist()[:12], *(f"nothing like it {i}" for i in range(8))]
+    gold = pa_csv.read_csv(files["gold"])
+    pa_csv.write_csv(gold.slice(0, 40), files["gold"])
+    more = {name: (ids, texts, ["bad", "good"] * 10)}
+    task, _ = gather_streamed(**files, **more, settings=QUICK, folder=tmp_path / "shards")
+    assert task.sizes["pool"] == 398 - 12
