@@ -108,8 +108,8 @@ def test_the_verdict_names_where_the_teacher_pays_and_where_not() -> None:
     assert told == (
         "The teacher's labels pay off with 20 and 50 gold rows: distill's blend is ahead of the "
         "best student without a teacher by 30.0 points at 20 rows and by 10.0 at 50. With 400 gold "
-        "rows students without a teacher do better. Vanilla distillation falls behind them at 400 "
-        "rows."
+        "rows, students without a teacher are better. Vanilla distillation falls behind them at "
+        "400 rows."
     )
 
 
@@ -119,7 +119,10 @@ def test_differences_within_the_interval_are_called_ties() -> None:
         row(one.method, 100, one.trial, one.accuracy["last"] + (one.method == BLEND) * change)
         for one, change in zip(uneven, np.repeat([1.0, -1.0, 0.2], 5), strict=True)
     ]
-    assert sizes_verdict(tied) == "With 100 gold rows the two cannot be told apart."
+    assert sizes_verdict(tied) == (
+        "With 100 gold rows, the blend and the best student without a teacher are not "
+        "significantly different."
+    )
 
 
 def test_the_table_has_a_line_per_size_with_half_widths() -> None:

@@ -252,9 +252,12 @@ def sizes_verdict(rows: Sequence[Row]) -> str:
             + "."
         )
     if rest:
-        told.append(f"With {_sizes(rest)} gold rows the two cannot be told apart.")
+        told.append(
+            f"With {_sizes(rest)} gold rows, the blend and the best student without a teacher are "
+            "not significantly different."
+        )
     if behind:
-        told.append(f"With {_sizes(behind)} gold rows students without a teacher do better.")
+        told.append(f"With {_sizes(behind)} gold rows, students without a teacher are better.")
     lost = [p for p in points if p.method == repr(Vanilla()) and p.gain.high < 0]
     if lost:
         told.append(f"Vanilla distillation falls behind them at {_sizes(lost)} rows.")

@@ -23,7 +23,7 @@ def write_card(done: Distilled) -> str:
     shown += ", ..." if len(student.classes) > 20 else ""
     model = repr(student.spec).replace("`", "'").replace("\n", " ")
     lines = [
-        f"# A student of {student.inputs.kind}s: {plain_markdown(done.task.name)}",
+        f"# Classifier of {student.inputs.kind}s: {plain_markdown(done.task.name)}",
         "",
         plain_markdown(about["verdict"]),
         "",
@@ -32,11 +32,11 @@ def write_card(done: Distilled) -> str:
         f"- Data: {sizes_in_words(sizes)}",
         f"- Teacher: {plain_markdown(teacher['name'] or 'unnamed')}"
         + (f", revision {plain_markdown(teacher['revision'])}" if teacher["revision"] else "")
-        + f", right on {teacher['accuracy_on_gold']:.2f}% of the gold examples",
+        + f", accuracy on the gold examples {teacher['accuracy_on_gold']:.2f}%",
         "",
         "## Accuracy",
         "",
-        f"{about['table']['title']}. Test examples took no part in any choice.",
+        f"{about['table']['title']}. Test examples were not used for any choice.",
         "",
         *_accuracies(about["table"]),
         "",
@@ -87,10 +87,11 @@ def _noise_lines(noise: TeacherNoise | None) -> list[str]:
         ends = ends[np.linspace(0, len(ends) - 1, _MOST_STEPS).round().astype(int)]
     table = [f"| {curve.knots_[i]:.3f} | {curve.values_[i]:.3f} |" for i in ends]
     return [
-        "## How far the teacher was trusted",
+        "## How reliable the teacher's labels are",
         "",
-        f"The chance α that its top class is right, by its {noise.metric}, fitted on "
-        f"{noise.n_val_} gold rows, never below {noise.lower_bound}:",
+        f"α is the probability that the teacher's most likely class is right. It depends on the "
+        f"{noise.metric}, was fitted on {noise.n_val_} gold rows, and is never below "
+        f"{noise.lower_bound}:",
         "",
         f"| {noise.metric} up to | α |",
         "|---|---|",
