@@ -219,6 +219,20 @@ def files_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_home_is_meant_by_its_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run(BATCH, *TWO, ANY, "--out=~/labels").exit_code == 0
+    assert len(TeacherLabels.open("~/labels")) == len(TeacherLabels.open(tmp_path / "labels"))
+    assert not Path("~").exists()
+
+
+def test_a_folder_with_the_name_of_a_file_is_none(tmp_path: Path) -> None:
+    shutil.copy(BATCH, tmp_path / "answers.jsonl")
+    (tmp_path / "store.jsonl").mkdir()
+    assert run(tmp_path, *TWO, ANY, "--out", tmp_path / "labels").exit_code == 0
+
+
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 

@@ -14,7 +14,7 @@ import pytest
 from noisyteacher.core.errors import InputError, NoisyTeacherWarning
 from noisyteacher.io import formats, user_tables
 from noisyteacher.io.classes import is_unknown, places_of
-from noisyteacher.io.columns import ids_in
+from noisyteacher.io.columns import ids_in, texts_in
 from noisyteacher.io.formats import is_untyped, kind_of, stem_of
 from noisyteacher.io.ids import ids_like
 from noisyteacher.io.user_tables import read_table, table_blocks
@@ -234,3 +234,11 @@ def test_blocks_of_rows_have_the_keys_of_all_of_them(tmp_path: Path) -> None:
         {"id": 1, "note": [1], "text": None},
         {"id": 2, "note": None, "text": "a"},
     ]
+
+
+def test_rows_without_a_text_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "parquet", {"text": ["a", None, "b", None]})
+    with pytest.raises(
+        InputError, match=r"'text' has 2 empty texts, in the rows 1, 3 \(counted fr"
+    ):
+        texts_in(read_table(path, ("id",)), "text", str(path))

@@ -15,6 +15,7 @@ from noisyteacher.data.dataset import rgb_images
 from noisyteacher.data.input_format import fit_format
 from noisyteacher.models import MLP, BagLinear, BagMLP, ResNetCifar
 from noisyteacher.pipeline import Student, load_student, save_student
+from noisyteacher.pipeline.defaults import featurizer_for
 from user_files import digits, reviews
 
 
@@ -100,6 +101,30 @@ def test_wrong_inputs_are_refused() -> None:
         images.predict(np.zeros((8, 8, 3), np.uint8))
     with pytest.raises(InputError, match="list of paths"):
         images.predict("nowhere.png")
+
+
+def test_a_student_is_found_from_home_and_from_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    student, table = table_student()
+    save_student(tmp_path / "run" / "student", student)
+    predicted = load_student("~/run/student").predict(table)
+    np.testing.assert_array_equal(predicted, student.predict(table))
+    with pytest.raises(
+        InputError, match=r"no config\.json of one\. Its student is in .*run/student"
+    ):
+        load_student(tmp_path / "run")
+
+
+def test_a_misspelled_student_is_no_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        InputError, match=r"no student 'lineer' \(did you mean linear\?\)\. For texts"
+    ):
+        featurizer_for("text", "lineer")
 
 
 def test_an_image_that_is_none_is_named(tmp_path: Path) -> None:

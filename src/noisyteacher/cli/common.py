@@ -67,6 +67,8 @@ def verb(function: Verb) -> Verb:
             if get_origin(kind) is Annotated:
                 kind, settings = get_args(kind)
             words = " ".join(text.split())
+            if kind in (Path, Path | None):
+                settings = {"callback": _expanded, **settings}
             if panel == "Arguments":
                 made = typer.Argument(help=words, **settings)
             else:
@@ -75,6 +77,11 @@ def verb(function: Verb) -> Verb:
             hints[name] = Annotated[kind, made]
     function.__doc__, function.__annotations__ = help_text, hints
     return function
+
+
+def _expanded(path: Path | None) -> Path | None:
+    """With the home folder for ~, which a shell leaves as it is in --out=~/runs."""
+    return None if path is None else path.expanduser()
 
 
 def option(panel: str, text: str, *names: str, **settings: Any) -> Any:

@@ -231,7 +231,7 @@ def _files(sources: list[Path]) -> list[Path]:
         if not source.is_dir():
             files.append(source)
             continue
-        inside = sorted(path for path in source.rglob("*") if kind_of(path) in _ANSWER_FILES)
+        inside = sorted(p for p in source.rglob("*") if kind_of(p) in _ANSWER_FILES and p.is_file())
         if not inside:
             raise InputError(f"{source} contains no {', '.join(_ANSWER_FILES)} files.")
         files += inside

@@ -171,7 +171,11 @@ def texts_in(table: Any, column: str, where: str) -> list[str]:
     """The column as a list of strings."""
     values = table[column]
     if values.null_count:
-        raise InputError(f"{where}: the column {column!r} has {values.null_count} empty texts.")
+        rows = np.flatnonzero(values.is_null().to_numpy()).tolist()
+        raise InputError(
+            f"{where}: the column {column!r} has {values.null_count} empty texts, in the rows "
+            f"{first_few(rows)} (counted from 0); leave these rows out."
+        )
     try:
         return list(values.cast(pa.string()).to_pylist())
     except pa.ArrowException as error:

@@ -191,7 +191,7 @@ class TeacherLabels(Record):
         ``extras`` names the extra columns to read, all of them by default; embeddings of a large
         pool may be much larger than its labels.
         """
-        return cls(**vars(store.read(Path(path), extras)))
+        return cls(**vars(store.read(Path(path).expanduser(), extras)))
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write a label store, a folder; ``open`` reads it back bit for bit.
@@ -201,7 +201,7 @@ class TeacherLabels(Record):
         """
         if not self._unique:
             check_unique(self.ids)
-        store.write([self], Path(path), overwrite)
+        store.write([self], Path(path).expanduser(), overwrite)
 
     @property
     def num_classes(self) -> int:

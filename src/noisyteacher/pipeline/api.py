@@ -198,7 +198,7 @@ def run_distill(
             "A second generation needs gold rows that no student was trained on: give val= (--val) "
             "to measure the first students, and selection= (--selection) to compare students."
         )
-    folder = None if out is None else RunFolder(Path(out))
+    folder = None if out is None else RunFolder(Path(out).expanduser())
     with nullcontext() if folder is None else folder.lock():
         featurizer = settings.featurizer
         if featurizer is None:

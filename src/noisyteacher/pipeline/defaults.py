@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from noisyteacher.core.errors import InputError
@@ -122,6 +123,9 @@ def featurizer_for(
         return HashedNgrams()
     if not isinstance(student, str) or student in (AUTO, "linear", "mlp"):
         return Tfidf()
+    names = (AUTO, "linear", "mlp", HASHED, EMBEDDINGS)
+    if (close := get_close_matches(student.lower(), names, 1, 0.75)) and not Path(student).exists():
+        raise InputError(f"There is no student {student!r} (did you mean {close[0]}?). {HELP}")
     return Tokens(student)
 
 

@@ -82,7 +82,7 @@ def as_labels(
     if isinstance(given, list | tuple):
         return join_labels([as_labels(part, sets, classes, logits=logits) for part in given])
     if isinstance(given, str | Path):
-        return _read_labels(Path(given), sets, classes, settings)
+        return _read_labels(Path(given).expanduser(), sets, classes, settings)
     values = np.asarray(given)
     if values.ndim == 0:
         raise InputError(

@@ -229,14 +229,16 @@ def load_student(folder: str | Path, student: ModelLike | None = None) -> Studen
     that returns it. The folder contains its weights and its name, but not its code, and nothing is
     imported by that name.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     if not folder.exists():
         # Read where it lies: the one that replaces it may still be at work.
         folder = next(filter(is_student, _replaced(folder.absolute())), folder)
     if not folder.is_dir():
         raise InputError(f"There is no student folder {folder}.")
     if not is_student(folder):
-        raise InputError(f"{folder} is not a student's folder: it has no {_CONFIG} of one.")
+        inner = folder / "student"
+        hint = f" Its student is in {inner}." if is_student(inner) else ""
+        raise InputError(f"{folder} is not a student's folder: it has no {_CONFIG} of one.{hint}")
     config = read_json(path_inside(folder, _CONFIG), _REMEDY)
     if config.get("version") != VERSION:
         raise InputError(
