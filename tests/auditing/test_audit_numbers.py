@@ -357,6 +357,12 @@ def test_the_test_of_curves_keeps_its_level():
     assert 1 <= low <= 18  # binomial(80, 0.1): 8 on average
 
 
+def test_labels_that_are_right_half_of_the_time_are_at_the_lower_bound():
+    trust = audit(np.tile([0.7, 0.3], (60, 1)), np.arange(60) % 2, replicates=50).numbers.trust
+    assert trust.share_at_lower_bound.value == 1
+    assert (trust.mean_alpha.value, trust.effective_labels.value) == (0.5, 0)
+
+
 def test_a_name_means_one_thing_in_noise():
     files = (Path(noisyteacher.__file__).parent / "noise").rglob("*.py")
     made = [node for file in files for node in ast.parse(file.read_text()).body]

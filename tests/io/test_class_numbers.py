@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from noisyteacher.core.errors import InputError
-from noisyteacher.io.classes import class_numbers, label_numbers
+from noisyteacher.io.classes import class_numbers, label_numbers, number_classes
 
 NAMES = ("cat", "dog", "owl")
 
@@ -68,3 +69,16 @@ def test_a_class_is_meant_by_its_own_name_before_any_synonym() -> None:
     """Whatever the user calls a synonym of another class."""
     found = label_numbers(["cat", "pet", "dog"], NAMES, "y", {"cat": 1, "pet": 1})
     assert found.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_booleans_of_a_column_are_the_classes_false_and_true(typed: bool) -> None:
+    column = pa.array([True, False, None, True])
+    column = column if typed else column.dictionary_encode()
+    (y,), names = number_classes([column], "y")
+    assert (y.tolist(), names) == ([1, 0, -1, 1], ("false", "true"))
+
+
+def test_a_number_that_is_a_synonym_leaves_no_number_a_place() -> None:
+    with pytest.raises(InputError, match="y has the labels '0', which are not among"):
+        label_numbers(["1", "0"], NAMES, "y", {"1": 2})
