@@ -20,7 +20,7 @@ from noisyteacher.cli.common import (
     say_next,
     verb,
 )
-from noisyteacher.core.errors import InputError, UnknownLabelsError, first_few, warn
+from noisyteacher.core.errors import InputError, UnknownLabelsError, counted, first_few, warn
 
 if TYPE_CHECKING:
     from noisyteacher.labels import TeacherLabels
@@ -88,8 +88,8 @@ def import_labels(
         classes: The class names, separated by commas, or a .json file with the names and their
             synonyms.
         ids: The ids of the rows: a .npy file, or a text file with one id per line.
-        id_column: Tables: the column that holds the ids (default: id). Without such a column, give
-            the ids with --ids.
+        id_column: The column of a table, or the key of responses, that holds the ids (default: id
+            or a similar name). Without such a column, give the ids with --ids.
         label_column: Tables with one label or answer per row: the column that holds it (default:
             label, prediction or a similar name).
         confidence_column: Tables with one label per row: the column that holds its probability,
@@ -278,7 +278,7 @@ def _reading(files: list[Path], quiet: bool) -> Iterator[Callable[[int, int], No
             nonlocal done, count
             done, count = done + size, count + lines
             rate = f"{count / (time.monotonic() - began):.0f} a second"
-            display.update("Reading", done, total, line=f"{count} lines, {rate}")
+            display.update("Reading", done, total, line=f"{counted(count, 'line')}, {rate}")
 
         yield on_block
 

@@ -245,6 +245,20 @@ def test_nothing_usable_is_an_error_that_says_why(tmp_path: Path) -> None:
     assert (done.labels.probs.tolist(), done.rules) == ([[1, 0]], {"class": 1})
 
 
+@pytest.mark.parametrize("shape", ["plain", "chat"])
+def test_the_user_names_the_key_of_the_ids(tmp_path: Path, shape: str) -> None:
+    message = {"choices": [{"message": {"content": "positive"}}]}
+    answer = {"answer": "positive"} if shape == "plain" else message
+    lines = [json.dumps({"id": f"chatcmpl-{uid}", "uid": uid, **answer}) for uid in (7, 8)]
+    path = written(tmp_path, *lines)
+    assert read(path).labels.ids.tolist() == ["chatcmpl-7", "chatcmpl-8"]
+    assert read(path, id_column="uid").labels.ids.tolist() == [7, 8]
+    with pytest.raises(InputError, match=r"answers\.jsonl, line 1 has no key 'key' for its id\."):
+        read(path, id_column="key")
+    with pytest.raises(InputError, match="line 3 is not JSON"):
+        read(written(tmp_path, *lines, "{"), id_column="uid")
+
+
 def test_answers_that_are_options_get_a_hint(tmp_path: Path) -> None:
     lines = [json.dumps({"id": name, "answer": option}) for name, option in ("aB", "bA")]
     with pytest.raises(InputError, match=r"name the first option: .*\(--choices A, 1 or 0\)\."):

@@ -153,7 +153,9 @@ def test_answers_without_logprobs_are_hard_labels() -> None:
 
 
 def test_responses_without_ids_take_them_from_a_file() -> None:
-    with pytest.raises(InputError, match=r"has no custom_id or id .* \(ids= \(--ids\) gives ids"):
+    with pytest.raises(
+        InputError, match=r"has no custom_id or id .* \(id_column= .* ids= \(--ids\) gives"
+    ):
         read("ollama_generate.jsonl")
     done = read("ollama_generate.jsonl", ids=np.array(["a", "b", "c"]))
     assert (done.labels.ids.tolist(), done.labels.hard.tolist()) == (["a", "b"], [1, 0])

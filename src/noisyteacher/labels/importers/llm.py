@@ -109,7 +109,7 @@ def import_llm(
             that maps ids to answers; or, with ``label_column``, tables.
         classes: each class with its synonyms.
         ids: one id for each non-empty line of all files, in place of those in the lines.
-        id_column: the column of ids of tables, by default ``id`` or ``ID``.
+        id_column: the key or column of the ids, by default ``id`` or a similar name.
         label_column: the column of tables that holds the answers.
         choices: "A", "1" or "0" if the prompt listed the classes as options: the first option.
         answer_key: the key of the class in JSON answers (default: ``label`` and similar names).
@@ -135,6 +135,8 @@ def import_llm(
                     if label_column is None
                     else answer_rows(path, id_column, label_column, with_ids=ids is None)
                 )
+                if label_column is None and id_column is not None and ids is None:
+                    blocks = _with_ids(blocks, id_column, path)
                 reader.read(path, blocks, on_block or (lambda size, lines: None))
         if synonyms is not None:
             write_synonyms(synonyms, classes, reader.unmatched())
@@ -184,6 +186,23 @@ def _blocks(path: Path, *, alone: bool) -> Iterator[RawLines]:
             yield RawLines(1, b"", list(map(orjson.dumps, value)))
             return
     yield from raw_lines(path)
+
+
+def _with_ids(blocks: Iterator[RawLines], key: str, path: Path) -> Iterator[RawLines]:
+    """The lines, with the ids under the user's ``key`` where ids are looked for first."""
+    for block in (block for raw in blocks for block in raw.blocks()):
+        lines = []
+        for number, line in enumerate(block.lines, block.first):
+            try:
+                row = loads(line)
+            except orjson.JSONDecodeError:
+                row = None  # told when the line is read
+            if isinstance(row, dict):
+                if key not in row:
+                    raise InputError(f"{path}, line {number} has no key {key!r} for its id.")
+                line = orjson.dumps({**row, "custom_id": row[key]})
+            lines.append(line)
+        yield RawLines(block.first, b"", lines)
 
 
 def _spaced(text: str) -> str:
@@ -326,8 +345,8 @@ class _Reader:
                 return None
             if type(name) is not str and type(name) is not int:
                 raise BadLineError(
-                    "has no custom_id or id that is text or a whole number (ids= (--ids) gives "
-                    "ids from a file)"
+                    "has no custom_id or id that is text or a whole number (id_column= "
+                    "(--id-column) names the key of the ids, ids= (--ids) gives ids from a file)"
                 )
         except BadLineError as error:
             self._skip(path, number, str(error))
