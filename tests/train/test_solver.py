@@ -63,6 +63,18 @@ def test_gold_only_equals_scikit_learn(classes: int, strength: float, form: str)
     assert np.abs(told - reference.predict_proba(x)).max() < 1e-3
 
 
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_some_of_the_rows_are_those_of_the_columns(form: str) -> None:
+    x, y, rows, _ = problem(3, GoldOnly())
+    known = np.arange(len(y)) % 3 == 1
+    some = Rows(rows.ids, np.where(known, y, -1), rows.val_ids, rows.val_y, 3)
+    reference = LogisticRegression(C=1.0, tol=1e-10, max_iter=100_000).fit(x[known], y[known])
+    columns = fit_and_prepare(GoldOnly(), some, None).columns
+    features = csr_matrix(x) if form == "sparse" else x
+    fit = solve_linear(features, GoldOnly(), columns, 3, strength=1.0)
+    assert np.abs(softmax(fit.logits(x), 1) - reference.predict_proba(x)).max() < 1e-3
+
+
 @pytest.mark.parametrize("method", [Vanilla(hard=True), Vanilla(), TaylorCE(2), SLaM()])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_sparse_and_dense_features_give_the_same_student(classes: int, method: Method) -> None:
@@ -171,13 +183,14 @@ def test_a_search_that_starts_at_the_solution_stays_there(
 ) -> None:
     x, _, rows, labels = problem(classes, SLaM())
     columns = fit_and_prepare(SLaM(), rows, labels).columns
-    for features in (x, csr_matrix(x)):
+    empty = np.hstack([np.zeros((len(x), 2)), x])
+    for features in (x, csr_matrix(x), csr_matrix(empty)):
         found = solve_linear(features, SLaM(), columns, classes, strength=1.0, tolerance=1e-7)
         monkeypatch.setattr(solver, "MAX_ITERATIONS", 0)
         again = solve_linear(features, SLaM(), columns, classes, strength=1.0, start=found)
         monkeypatch.undo()
         np.testing.assert_allclose(
-            softmax(again.logits(x), 1), softmax(found.logits(x), 1), atol=1e-6
+            softmax(again.logits(features), 1), softmax(found.logits(features), 1), atol=1e-6
         )
 
 
