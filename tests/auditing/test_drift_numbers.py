@@ -72,3 +72,34 @@ def test_a_sample_whose_loss_falls_with_the_temperature_wants_a_higher_one() -> 
     """The slope is by the inverse of the temperature: positive where this is too large."""
     found = _temperature_interval(1.0, np.array([[0.1, 1.0]] * 60))
     assert (found.value, found.low, found.high) == pytest.approx((1.0, 1 / 0.9, 1 / 0.9))
+
+
+def found_of(right: int, rows: int) -> set[str]:
+    """Codes of the findings on a teacher of two classes that is right so often."""
+    y = np.arange(rows) % 2
+    said = np.where(np.arange(rows) < right, y, 1 - y)
+    sure = np.random.default_rng(0).uniform(0.6, 0.9, rows)
+    probs = np.where(np.arange(2) == said[:, None], sure[:, None], 1 - sure[:, None])
+    found = audit(probs, y, replicates=50).findings
+    return {one.code for one in found}
+
+
+def test_classes_look_swapped_and_teachers_perfect_where_the_interval_says_so() -> None:
+    """Not where the number alone does."""
+    assert "swapped" not in found_of(28, 60)
+    assert "swapped" in found_of(15, 60)
+    assert "nearly_perfect" not in found_of(60, 60)
+    assert "nearly_perfect" in found_of(600, 600)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("seed", [5, 7, 9])
+def test_a_good_teacher_whose_classes_are_swapped_is_audited(seed: int) -> None:
+    """The surer it is, the less often it is right, so the limits of its alpha curve cross."""
+    rng = np.random.default_rng(seed)
+    scores = 8 * rng.normal(size=1_000)
+    chance = 1 / (1 + np.exp(-scores))
+    y = (rng.random(1_000) < chance).astype(int)
+    found = audit(np.stack([chance, 1 - chance], axis=1), y, replicates=50)
+    assert "swapped" in {one.code for one in found.findings}
+    assert 4_000 <= found.numbers.curve.rows_to_halve_band <= 8_000

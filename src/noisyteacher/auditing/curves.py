@@ -206,7 +206,9 @@ def _growth_to_halve(
 
     order = np.argsort(margin, kind="stable")
     quarters = [width(order[first::4]) for first in range(min(4, len(order)))]
-    rate = np.log(np.mean(quarters) / width(order)) / np.log(4)
+    fewer, whole = float(np.mean(quarters)), width(order)
+    # Limits cross where the teacher is right less often the surer it is; then they tell no rate.
+    rate = np.log(fewer / whole) / np.log(4) if min(fewer, whole) > 0 else _SLOWEST
     return float(2 ** (1 / np.clip(rate, _SLOWEST, _FASTEST)))
 
 
