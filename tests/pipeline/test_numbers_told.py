@@ -227,3 +227,15 @@ def test_the_settings_reach_the_comparison(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.warns(UserWarning, match="have no teacher label"), pytest.raises(Enough):
         made(seed=7, folds=4, metric="macro_f1")
     assert told == [{"seed": 7, "folds": 4, "metric": "macro_f1"}]
+
+
+def test_intervals_are_wilsons_at_the_number_of_gold_rows(run: tuple[Distilled, Path]) -> None:
+    """Three rounds of cross-validation are no more rows; the teacher has those it labeled."""
+    choice = run[0].choice
+    assert choice.teacher is not None
+    shares = [(found, 40) for found in (choice.score, choice.gold_only)]
+    shares += [(line.score, 40) for line in choice.lines]
+    for found, rows in [*shares, (choice.teacher, 40 - UNLABELED)]:
+        assert found.low < found.value < found.high
+        for end in (found.low, found.high):
+            assert (found.value - end) ** 2 == pytest.approx(1.96**2 * end * (1 - end) / rows, 1e-3)
