@@ -121,6 +121,28 @@ def test_probabilities_without_ids_stand_in_the_order_gold_pool() -> None:
         gather(**given(labels=noisy_probs(Y[POOL], 2)))
 
 
+def test_hard_labels_are_an_array_of_classes() -> None:
+    """As a classifier's ``predict`` gives them; some may be missing."""
+    said = noisy_probs(Y, 2).argmax(1)
+    names: Any = np.array(MOODS, object)[said]
+    names[3] = None
+    task = gathered("1 of 60 gold ids have no teacher label", labels=names)
+    assert task.classes == ("bad", "good")
+    wanted = [MOODS[c] for c in np.delete(said, 3)]
+    found = task.labels.take([one for one in IDS if one != IDS[3]])
+    assert [task.classes[c] for c in found.hard] == wanted
+    np.testing.assert_array_equal(found.probs.max(1), 1)
+    # A class that only the gold rows have; numbers, with numbers as gold labels and without.
+    task = gathered(gold=(IDS[GOLD], TEXTS[GOLD], NAMES[GOLD]), labels=np.full(100, "bad"))
+    assert set(task.classes) == {"bad", "good"}
+    task = gathered(gold=(IDS[GOLD], TEXTS[GOLD], Y[GOLD]), labels=said)
+    assert task.classes == ("0", "1")
+    told = "gold are numbers: 0 is taken for 'bad', 1 for 'good'"
+    task = gathered(told, gold=(IDS[GOLD], TEXTS[GOLD], Y[GOLD]), labels=np.array(MOODS)[said])
+    assert task.classes == ("bad", "good")
+    assert gathered(labels=said, classes=MOODS).classes == MOODS
+
+
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
@@ -141,6 +163,8 @@ def test_bad_labels_from_python_are_refused() -> None:
         gather(**given(labels=probs))
     with pytest.raises(InputError, match=r"labels must be TeacherLabels, .* not dict"):
         gather(**given(labels=dict(zip(IDS, probs, strict=True))))
+    with pytest.raises(InputError, match=r"no files 'bad', 'good'\. .* as a NumPy array"):
+        gather(**given(labels=list(MOODS)))
 
 
 def test_endings_of_label_files_may_be_upper_case(tmp_path: Path) -> None:

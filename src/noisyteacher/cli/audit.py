@@ -10,7 +10,6 @@ import typer
 
 from noisyteacher.cli.common import (
     A_FILE,
-    A_FOLDER,
     SHARE,
     IdColumn,
     Json,
@@ -45,9 +44,9 @@ EPILOG = """
 
 @verb
 def audit(
-    store: Annotated[Path, A_FOLDER],
+    store: Path,
     gold: Annotated[Path, A_FILE],
-    pool: Annotated[Path | None, A_FOLDER] = None,
+    pool: Path | None = None,
     trained_on: Annotated[Path | None, A_FILE] = None,
     inputs: list[str] | None = None,
     embeddings: bool = False,

@@ -46,7 +46,6 @@ OUTPUT = "Output"
 FROM_0, FROM_1 = {"min": 0}, {"min": 1}
 SHARE = {"min": 0, "max": 1}
 A_FILE = {"exists": True, "dir_okay": False}
-A_FOLDER = {"exists": True, "file_okay": False}
 METHOD = {"metavar": "<method>"}
 
 Verb = TypeVar("Verb", bound=Callable[..., None])

@@ -118,6 +118,11 @@ class Manifest:
     def load(cls, folder: Path) -> Manifest:
         """Read and check a store's manifest."""
         fields = _read_fields(folder)
+        if fields is None and folder.is_file():
+            raise InputError(
+                f"{folder} is a file, not a label store. Make one with `noisyteacher import "
+                f"{folder} --out STORE`."
+            )
         if fields is None:
             raise InputError(f"There is no label store at {folder} (no {FILE_NAME}).")
         if fields.pop("version", None) != _VERSION:

@@ -83,8 +83,8 @@ def distill(
             numbers (n, d) without NaN, as lists of texts or NumPy arrays.
         labels: the teacher's labels of the pool and of the gold rows (or of ``val``):
             TeacherLabels, a label store, a file of probabilities, or an array with one row for each
-            gold example, then for each pool example (then for each one of ``val``, if given); or
-            several of these.
+            gold example, then for each pool example (then for each one of ``val``, if given),
+            of probabilities or of class names; or several of these.
         method: one or several methods to train instead of the default ones.
         classes: the names of the columns of an array of probabilities. By default, "0", "1", ...
         logits: whether the numbers in an array or a file of labels are logits.

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from noisyteacher.core.errors import InputError
+from noisyteacher.core.errors import InputError, first_few
 from noisyteacher.data import Dataset, read_examples
 from noisyteacher.data.dataset import as_inputs
-from noisyteacher.io.classes import number_classes
+from noisyteacher.io.classes import label_texts, number_classes
 from noisyteacher.io.ids import as_text, clean_ids, is_text
 from noisyteacher.io.user_tables import FileOptions
 from noisyteacher.labels import TeacherLabels
@@ -24,7 +24,8 @@ from noisyteacher.labels.teacher_labels import join_labels
 
 # A file or folder, a dataset, or columns: (ids, inputs), with labels (ids, inputs, y).
 ExamplesLike: TypeAlias = str | Path | Dataset | tuple[Any, ...]
-# Teacher labels, a store, a file of probabilities, or an array (n, L) of them; or several.
+# Teacher labels, a store, a file of probabilities, an array (n, L) of them or (n,) of class names;
+# or several.
 LabelsLike: TypeAlias = TeacherLabels | str | Path | np.ndarray | Sequence[Any]
 
 
@@ -80,16 +81,39 @@ def as_labels(
         return given
     settings = ImportSettings(logits=logits)
     if isinstance(given, list | tuple):
+        if given and all(isinstance(part, str) and not Path(part).exists() for part in given):
+            raise InputError(
+                f"labels: there are no files {first_few(given)}. A list holds several sources of "
+                "labels; give the names of classes as a NumPy array."
+            )
         return join_labels([as_labels(part, sets, classes, logits=logits) for part in given])
     if isinstance(given, str | Path):
         return _read_labels(Path(given).expanduser(), sets, classes, settings)
     values = np.asarray(given)
     if values.ndim == 0:
         raise InputError(
-            "labels must be TeacherLabels, a path or an array of probabilities (n, classes), not "
-            f"{type(given).__name__}."
+            "labels must be TeacherLabels, a path, an array of probabilities (n, classes) or an "
+            f"array of class names (n,), not {type(given).__name__}."
         )
+    if values.ndim == 1 and values.dtype.kind != "f":
+        return _hard_labels(values, sets, classes)
     return settings.make(_ids_in_order(sets, len(values)), values, classes, where="labels")
+
+
+def _hard_labels(
+    values: np.ndarray, sets: Sequence[Dataset], classes: Sequence[str] | None
+) -> TeacherLabels:
+    """Labels from one class for each row, as a classifier's ``predict`` gives them."""
+    ids, column = _ids_in_order(sets, len(values)), pa.array(values.tolist())
+    if classes is None:
+        texts = label_texts(column, "labels")
+        said = {text for text in texts if text is not None}
+        # The teacher may never have named some of the classes, and gold labels may be numbers.
+        gold = sets[0].classes if said & {*sets[0].classes} else ()
+        classes, column = [*gold, *sorted(said - {*gold})], pa.array(texts, pa.string())
+    (y,), classes = number_classes([column], "labels", classes)
+    certain = np.eye(len(classes), dtype=np.float32)[y[y >= 0]]
+    return TeacherLabels.from_probs(ids[y >= 0], certain, classes)
 
 
 def _read_labels(

@@ -9,7 +9,12 @@ import pytest
 
 from noisyteacher.labels.importers.llm_rows import LlmRows
 from noisyteacher.labels.importers.reading import REFUSED
-from noisyteacher.labels.importers.responses import ERROR, read_response
+from noisyteacher.labels.importers.responses import (
+    ERROR,
+    BadLineError,
+    read_response,
+    rows_of_object,
+)
 
 
 def call(label: str) -> dict[str, Any]:
@@ -24,6 +29,7 @@ def part(label: str) -> dict[str, Any]:
     return {"functionCall": {"name": "say", "args": {"label": label}}}
 
 
+CALLING = {"role": "assistant", "content": None, "tool_calls": [call("bad")]}
 CALLS = {
     "openai": {"choices": [{"message": {"tool_calls": [call("bad"), call("good")]}}]},
     "anthropic": {"content": [use("bad"), {"type": "text", "text": "or"}, use("good")]},
@@ -67,6 +73,29 @@ def test_answers_that_were_cut_off_say_so(provider: str) -> None:
     more = {"stop_reason": "max_tokens"} if provider == "anthropic" else {}
     (sample,) = read_response({"id": "a", key: value, **more}).samples
     assert (sample.text, sample.cut) == ("goo", True)
+
+
+def test_the_answer_of_a_chat_is_the_last_message_of_the_assistant() -> None:
+    asked = {"role": "user", "content": "good or bad?"}
+    said = {"role": "assistant", "content": [{"type": "text", "text": "good"}]}
+    (sample,) = read_response({"id": "a", "messages": [asked, said]}).samples
+    assert sample.text == "good"
+    (sample,) = read_response({"id": "a", "messages": [asked, CALLING]}).samples
+    assert sample.text == '{"label": "bad"}'
+    (sample,) = read_response({"id": "a", "messages": [asked], "response": "bad"}).samples
+    assert sample.text == "bad"
+    for messages in ([], [said, asked], "good", [{"role": "user"}]):
+        with pytest.raises(BadLineError, match="no answer of a known shape"):
+            read_response({"id": "a", "messages": messages})
+
+
+def test_the_rows_of_an_object_may_stand_under_one_key() -> None:
+    rows = [{"id": "a", "label": "good"}, {"id": "b", "label": "bad"}]
+    assert rows_of_object({"object": "list", "data": rows}, 2) == rows
+    scores = [{"label": "good", "score": 0.9}, {"label": "bad", "score": 0.1}]
+    assert rows_of_object({"scores": scores}, 2) == []  # of one example
+    assert rows_of_object({"id": "a", "data": rows}, 2) == []
+    assert rows_of_object({"messages": [{"id": "a", "role": "user"}]}, 2) == []
 
 
 def test_a_failed_request_has_no_answer() -> None:

@@ -40,7 +40,7 @@ from noisyteacher.labels.importers.responses import (
     PLAIN_KEYS,
     BadLineError,
     Response,
-    answers_by_id,
+    rows_of_object,
 )
 from noisyteacher.labels.importers.usual_lines import (
     USUAL_ANSWERS,
@@ -167,7 +167,7 @@ def write_synonyms(path: Path, classes: ClassAnswers, unmatched: dict[str, int])
 
 
 def _blocks(path: Path, *, alone: bool) -> Iterator[RawLines]:
-    """The lines of a file; a ``.json`` file may be one response, a list, or an object by ids.
+    """The lines of a file; a ``.json`` file may be one response, a list, or an object of several.
 
     In a folder of responses, a file with a few unknown keys is no such object.
     """
@@ -181,7 +181,7 @@ def _blocks(path: Path, *, alone: bool) -> Iterator[RawLines]:
             own = any(key in value for key in ("custom_id", "key"))
             plain = any(isinstance(value.get(key), str) for key in PLAIN_KEYS) and "id" in value
             one = value if own or plain else {"custom_id": path.stem, **value}
-            value = answers_by_id(value, 2 if alone else _MANY_IDS) or [one]
+            value = rows_of_object(value, 2 if alone else _MANY_IDS) or [one]
         if isinstance(value, list):
             yield RawLines(1, b"", list(map(orjson.dumps, value)))
             return

@@ -8,6 +8,7 @@ Gemini                     ``candidates``
 Ollama                     ``message``, or ``response`` as text
 vLLM's request output      ``outputs``
 plain rows                 ``response``, ``answer``, ``label``, ``text`` or the like
+chats                      ``messages``, of which the assistant's last one is the answer
 =========================  =======================================================================
 
 Batch files wrap these: OpenAI's in ``response.body``, Anthropic's in ``result.message``, Gemini's
@@ -139,13 +140,18 @@ def _with_sampled(sampled: str, logprob: float, top: list[tuple[str, float]]) ->
     return Position(sampled, top)
 
 
-def answers_by_id(value: dict[str, Any], least: int) -> list[dict[str, Any]]:
-    """The rows of an object of ids and answers; none if it may be one response.
+def rows_of_object(value: dict[str, Any], least: int) -> list[dict[str, Any]]:
+    """The rows of an object with one list of them, or of ids and answers; none if it is a response.
 
-    Answers are all of one kind, and there are at ``least`` so many.
+    Answers by id are all of one kind, and there are at ``least`` so many.
     """
+    if not _KEYS_OF_RESPONSES.isdisjoint(value):
+        return []
+    lists = [rows for rows in value.values() if isinstance(rows, list)]
+    if len(lists) == 1 and all(type(row) is dict and find_id(row) is not None for row in lists[0]):
+        return lists[0]
     kinds = set(map(type, value.values())) - {type(None)}
-    if len(value) < least or len(kinds) != 1 or not _KEYS_OF_RESPONSES.isdisjoint(value):
+    if len(value) < least or len(kinds) != 1:
         return []
     return [{"custom_id": name, "response": answer} for name, answer in value.items()]
 
@@ -319,6 +325,10 @@ def _read_plain(name: Any, row: dict[str, Any]) -> Response:
     if key is None:
         if any(key in row for key in PLAIN_KEYS):
             return _response(name, row.get("model"), ())
+        if last := _last_of_chat(row):
+            return _response(
+                name, row.get("model"), [Sample(_called(last) or _text(last["content"]))]
+            )
         raise BadLineError(
             f"holds no answer of a known shape; its keys are {first_few(row, 8)}, and an answer "
             "stands under 'response', 'answer', 'label' or the like"
@@ -337,6 +347,13 @@ def _read_plain(name: Any, row: dict[str, Any]) -> Response:
     several = isinstance(said, list) and all(isinstance(one, str) for one in said)
     samples = [Sample(_as_text(one)) for one in (said if several else [said])]
     return _response(name, row.get("model"), samples)
+
+
+def _last_of_chat(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The last message of a chat, if it is the assistant's."""
+    messages = row.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else {}
+    return last if last.get("role") == "assistant" else None
 
 
 def rivals_of_text(key: str, keys: Iterable[str]) -> list[str]:
@@ -364,7 +381,14 @@ _SHAPES: tuple[tuple[str, Any, Callable[[Any, dict[str, Any]], Response]], ...] 
     ("message", dict, _read_ollama),
     ("response", str, _read_ollama),
 )
-_KEYS_OF_RESPONSES = {*(key for key, *_ in _SHAPES), *ID_KEYS, *PLAIN_KEYS, "result", "error"}
+_KEYS_OF_RESPONSES = {
+    *(key for key, *_ in _SHAPES),
+    *ID_KEYS,
+    *PLAIN_KEYS,
+    "result",
+    "error",
+    "messages",
+}
 
 
 def without_later_positions(line: bytes) -> bytes | None:
