@@ -158,7 +158,8 @@ def test_interrupted_folds_end_at_their_next_step(few: DecisionRows) -> None:
 
     class Interrupting(Vanilla):
         def loss(self, *given: Any) -> Tensor:
-            if next(steps) == 0:
+            # Python loses an interrupt that falls into a callback, such as a finalizer's: again.
+            if next(steps) % 4 == 0:
                 signal.pthread_kill(main, signal.SIGINT)
             time.sleep(0.5)  # the main thread hears of it meanwhile
             return super().loss(*given)
